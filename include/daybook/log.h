@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The embedded engine: a journal in a directory of the local disk, owned by one process.
+ */
+#ifndef DAYBOOK_LOG_H
+#define DAYBOOK_LOG_H
+
+#include <daybook/journal.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** What to do with a tail that unwritten sectors cannot explain (docs/FORMAT.md, the tail rule). */
+enum daybook_tail_policy {
+    DAYBOOK_TAIL_REFUSE, /**< refuse to open, change nothing */
+    DAYBOOK_TAIL_ACCEPT  /**< set it aside like a torn one: an operator's decision */
+};
+
+/** Who commits and keeps house. */
+enum daybook_log_threads {
+    DAYBOOK_LOG_THREADED, /**< a committer and a housekeeper thread of the journal's own */
+    DAYBOOK_LOG_INLINE    /**< none: every operation does its own part (one owner; tests, tools) */
+};
+
+/** Zero means the default everywhere. */
+struct daybook_log_options {
+    const char *path;               /**< directory, made if it is missing; borrowed for the call */
+    struct daybook_capacity capacity;
+    uint64_t bytes_max;             /**< of real file bytes; default 16 GiB; at least 8 segments */
+    uint64_t free_disk_min;         /**< appends are refused below it; default 256 MiB */
+    uint64_t segment_bytes;         /**< full segment size, a power of two; default: 1/16 of
+                                         bytes_max within 1 MiB and 64 MiB; at least 64 KiB */
+    enum daybook_tail_policy tail;
+    enum daybook_log_threads threads;
+    int64_t now_us;                 /**< the caller's clock at the opening, for records of it */
+};
+
+/** Opens a journal for writing; recovers first where the last owner did not close.
+ * @param options borrowed. @param ret_journal owned: release with `daybook_journal_close`.
+ * Returns OK; retry: BUSY (another process holds the directory), NO_MEMORY; broken: DAMAGED (says
+ * file, offset and positions; changed nothing), BACKEND (an I/O error); refused: NEWER_FORMAT,
+ * BAD_CONFIG. Durable: the directory and its files. Threads: any. */
+DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code
+daybook_log_open(const struct daybook_log_options *options, struct daybook_journal **ret_journal,
+                 struct daybook_error *err);
+
+/** Opens a journal for reading only: stats, read; writes nothing and takes no lock, so the owner must
+ * be stopped. Appends, claims and verdicts answer BACKEND. Otherwise as `daybook_log_open`. */
+DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code
+daybook_log_open_readonly(const struct daybook_log_options *options,
+                          struct daybook_journal **ret_journal, struct daybook_error *err);
+
+/** One thing that `daybook_log_verify` found. */
+struct daybook_log_finding {
+    uint64_t segment_no; /**< 0: the directory itself */
+    uint64_t offset;
+    bool harmless;       /**< e.g. a torn tail that the next opening sets aside */
+    char message[256];
+};
+
+struct daybook_log_report {
+    uint64_t segments;
+    uint64_t groups;
+    uint64_t frames;
+    uint64_t events;
+    uint64_t bytes;
+    uint64_t damaged; /**< findings that are not harmless */
+};
+
+/** Checks every byte of a data directory: each checksum, the chain, contiguity, padding, replay.
+ * Writes nothing and takes no lock.
+ * @param found called for each finding, in order; may be NULL. @param user passed to it.
+ * Returns OK (nothing damaged); broken: DAMAGED, BACKEND (unreadable); NOT_FOUND; NEWER_FORMAT.
+ * Threads: any. */
+DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code
+daybook_log_verify(const char *path, void (*found)(void *user, const struct daybook_log_finding *f),
+                   void *user, struct daybook_log_report *ret_report, struct daybook_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

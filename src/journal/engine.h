@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What an engine gives to the journal interface: one struct of functions. `journal.c` checks every
+ * argument against the public header before it calls one of them (names, limits, events), so an
+ * engine sees only what the contract allows; what each must do is written in <daybook/journal.h>.
+ */
+#ifndef DBK_JOURNAL_ENGINE_H
+#define DBK_JOURNAL_ENGINE_H
+
+#include <daybook/journal.h>
+
+struct dbk_engine_ops {
+    const char *backend;
+    /* Blocking; events are checked; results are written for each event. */
+    enum daybook_code (*append_batch)(struct daybook_journal *j, const struct daybook_event *events,
+                                      size_t count, int64_t now_us, int64_t deadline_us,
+                                      struct daybook_append_result *ret_results,
+                                      struct daybook_error *err);
+    enum daybook_code (*queue_new)(struct daybook_journal *j, struct daybook_append_queue **ret,
+                                   struct daybook_error *err);
+    /* Results that are not OK when `submit` is called (they were refused by the checks) are kept;
+     * such events are skipped. */
+    void (*submit)(struct daybook_journal *j, struct daybook_append_queue *queue,
+                   struct daybook_submission *submission, int64_t now_us);
+    enum daybook_code (*claim)(struct daybook_journal *j, const struct daybook_claim *claim,
+                               int64_t now_us, int64_t deadline_us, struct daybook_batch *batch,
+                               struct daybook_error *err);
+    enum daybook_code (*ack)(struct daybook_journal *j, const char *consumer,
+                             const struct daybook_hand_out *set, size_t count, int64_t now_us,
+                             int64_t deadline_us, enum daybook_code *ret_codes,
+                             struct daybook_error *err);
+    enum daybook_code (*relinquish)(struct daybook_journal *j, const char *consumer,
+                                    const struct daybook_hand_out *set, size_t count,
+                                    int64_t now_us, int64_t deadline_us,
+                                    enum daybook_code *ret_codes, struct daybook_error *err);
+    enum daybook_code (*extend)(struct daybook_journal *j, const char *consumer,
+                                const struct daybook_hand_out *set, size_t count,
+                                uint32_t lease_ms, int64_t now_us, int64_t deadline_us,
+                                enum daybook_code *ret_codes, struct daybook_error *err);
+    enum daybook_code (*quarantine)(struct daybook_journal *j, const char *consumer,
+                                    struct daybook_hand_out hand_out,
+                                    enum daybook_quarantine_reason reason,
+                                    struct daybook_bytes words, int64_t now_us,
+                                    int64_t deadline_us, struct daybook_error *err);
+    enum daybook_code (*stats)(struct daybook_journal *j, int64_t now_us,
+                               struct daybook_journal_stats *ret, struct daybook_error *err);
+    enum daybook_code (*consumer_stats)(struct daybook_journal *j, const char *consumer,
+                                        int64_t now_us, struct daybook_consumer_stats *ret,
+                                        struct daybook_error *err);
+    enum daybook_code (*consumers)(struct daybook_journal *j,
+                                   char (*names)[DAYBOOK_CONSUMER_NAME_MAX + 1], size_t max,
+                                   size_t *ret_count, struct daybook_error *err);
+    enum daybook_code (*maintain)(struct daybook_journal *j, int64_t now_us, int64_t deadline_us,
+                                  uint64_t *ret_pruned, struct daybook_error *err);
+    enum daybook_code (*read)(struct daybook_journal *j, uint64_t after_position,
+                              enum daybook_where where, struct daybook_batch *batch,
+                              uint64_t *ret_last, uint64_t *ret_damaged,
+                              struct daybook_error *err);
+    uint32_t (*changes)(struct daybook_journal *j);
+    void (*wait)(struct daybook_journal *j, uint32_t seen, int64_t deadline_us);
+    void (*wake)(struct daybook_journal *j);
+    int64_t (*monotonic_us)(struct daybook_journal *j);
+    enum daybook_code (*close)(struct daybook_journal *j, struct daybook_error *err);
+};
+
+/* Queues carry their own operations, because they outlive no journal but are used without it. */
+struct dbk_append_queue_ops {
+    int (*fd)(const struct daybook_append_queue *q);
+    size_t (*drain)(struct daybook_append_queue *q, int64_t now_us,
+                    struct daybook_submission **ret_done, size_t max);
+    void (*free)(struct daybook_append_queue *q);
+};
+
+/* The heads of an engine's own structs. */
+struct daybook_journal {
+    const struct dbk_engine_ops *ops;
+    struct daybook_capacity capacity; /* defaults filled in, see dbk_capacity_fill */
+};
+struct daybook_append_queue {
+    const struct dbk_append_queue_ops *ops;
+};
+
+/* Replaces zeros by defaults and checks the ranges. Returns OK or BAD_CONFIG. */
+enum daybook_code dbk_capacity_fill(const struct daybook_capacity *given,
+                                    struct daybook_capacity *ret, struct daybook_error *err);
+
+#endif
