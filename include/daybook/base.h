@@ -43,11 +43,11 @@ enum daybook_code {
     DAYBOOK_NOT_FOUND,            /**< no such event, consumer, file or destination */
     DAYBOOK_BUSY,                 /**< held by another process, or in use; may succeed later */
     DAYBOOK_NO_MEMORY,            /**< memory ran out before anything was changed */
-    DAYBOOK_DAMAGED,              /**< bytes on disk are not what was written; nothing was changed */
-    DAYBOOK_NEWER_FORMAT,         /**< written by a newer build; nothing was changed */
-    DAYBOOK_BAD_CONFIG,           /**< a setting that cannot work */
-    DAYBOOK_BAD_ARGUMENT,         /**< the caller's bug */
-    DAYBOOK_CODE_COUNT            /**< number of codes, not one of them */
+    DAYBOOK_DAMAGED,      /**< bytes on disk are not what was written; nothing was changed */
+    DAYBOOK_NEWER_FORMAT, /**< written by a newer build; nothing was changed */
+    DAYBOOK_BAD_CONFIG,   /**< a setting that cannot work */
+    DAYBOOK_BAD_ARGUMENT, /**< the caller's bug */
+    DAYBOOK_CODE_COUNT    /**< number of codes, not one of them */
 };
 
 /** What a caller does about a code. */
@@ -64,9 +64,9 @@ enum daybook_class {
  * where and the mend, in one line, and holds no secret. */
 struct daybook_error {
     enum daybook_code code;
-    int os_errno;       /**< errno of the system call that failed, else 0 */
-    uint64_t offset;    /**< byte offset in the input or file that the message speaks of, else 0 */
-    char message[384];  /**< NUL-terminated UTF-8; empty if there is nothing to add */
+    int os_errno;      /**< errno of the system call that failed, else 0 */
+    uint64_t offset;   /**< byte offset in the input or file that the message speaks of, else 0 */
+    char message[384]; /**< NUL-terminated UTF-8; empty if there is nothing to add */
 };
 
 /** A borrowed range of bytes; `data` may be NULL when `len` is 0. Not NUL-terminated. */

@@ -48,9 +48,9 @@ struct daybook_event_names {
  *   member, why, and for JSON the byte offset in the record.
  * Returns OK; refused: INVALID_EVENT, MALFORMED_JSON, TOO_LARGE; retry: NO_MEMORY (only for a record
  * with more than 512 member names open at once). Threads: any. */
-DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code
-daybook_event_check(const struct daybook_event *event, const struct daybook_event_limits *limits,
-                    struct daybook_error *err);
+DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_event_check(
+    const struct daybook_event *event, const struct daybook_event_limits *limits,
+    struct daybook_error *err);
 
 /** Reads an event from its flat JSON form: the object itself is the record, and its top-level
  * members `request_id`, `namespace`, `subject` and, if there, `observed_at` are the fields.
@@ -60,10 +60,9 @@ daybook_event_check(const struct daybook_event *event, const struct daybook_even
  * @param ret_event written on success only, except that `request_id` is filled as soon as it is
  *   known, so that an error can name the event (zero it before the call).
  * Returns as `daybook_event_check`. Threads: any. */
-DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code
-daybook_event_from_json(struct daybook_bytes json, const struct daybook_event_limits *limits,
-                        struct daybook_event_names *names, struct daybook_event *ret_event,
-                        struct daybook_error *err);
+DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_event_from_json(
+    struct daybook_bytes json, const struct daybook_event_limits *limits,
+    struct daybook_event_names *names, struct daybook_event *ret_event, struct daybook_error *err);
 
 /** Whether two events with one request_id are the same fact (E6): namespace and subject equal as
  * bytes, records equal as JSON values but for a top-level member `observed_at`.
@@ -75,8 +74,9 @@ DAYBOOK_API bool daybook_event_same_fact(const struct daybook_event *a,
 /** Reads an RFC 3339 date and time with a zone as E5 does: digits past the sixth are cut.
  * @param ret_us microseconds since the Unix epoch. @param err optional: the reason.
  * Returns OK or INVALID_EVENT. Threads: any. */
-DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code
-daybook_time_parse(struct daybook_bytes text, int64_t *ret_us, struct daybook_error *err);
+DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_time_parse(struct daybook_bytes text,
+                                                                    int64_t *ret_us,
+                                                                    struct daybook_error *err);
 
 #define DAYBOOK_TIME_TEXT_MAX 40u
 /** Writes `us` as RFC 3339 UTC with six digits and `Z`, NUL-terminated, into `buf` of at least

@@ -20,8 +20,8 @@ extern "C" {
 
 struct daybook_journal;
 
-#define DAYBOOK_CONSUMER_NAME_MAX 63u /**< `[a-z0-9_-]`, 1 to 63 */
-#define DAYBOOK_CONSUMERS_MAX 64u     /**< registered in one journal */
+#define DAYBOOK_CONSUMER_NAME_MAX 63u  /**< `[a-z0-9_-]`, 1 to 63 */
+#define DAYBOOK_CONSUMERS_MAX 64u      /**< registered in one journal */
 #define DAYBOOK_EVENTS_LIMIT 16000000u /**< largest max_events */
 #define DAYBOOK_CLAIM_EVENTS_MAX 4096u /**< largest claim */
 #define DAYBOOK_WORDS_BYTES_MAX 2048u  /**< of a destination's own words in a quarantine */
@@ -48,9 +48,9 @@ enum daybook_journal_state {
 
 /** What a journal is opened with, whatever its engine. Zero means the default. */
 struct daybook_capacity {
-    uint64_t events_max;              /**< P1; default 1,000,000; 1 to DAYBOOK_EVENTS_LIMIT */
-    int64_t retain_acknowledged_us;   /**< P3; default 24 h; negative: none */
-    uint32_t delivery_attempts_max;   /**< default 8 */
+    uint64_t events_max;            /**< P1; default 1,000,000; 1 to DAYBOOK_EVENTS_LIMIT */
+    int64_t retain_acknowledged_us; /**< P3; default 24 h; negative: none */
+    uint32_t delivery_attempts_max; /**< default 8 */
     enum daybook_capacity_policy policy;
     struct daybook_event_limits events;
 };
@@ -59,10 +59,10 @@ struct daybook_capacity {
 
 /** The answer for one event. */
 struct daybook_append_result {
-    enum daybook_code code;    /**< OK: accepted; ALREADY_PRESENT; or an error */
-    enum daybook_limit limit;  /**< with AT_CAPACITY */
-    uint64_t position;         /**< with OK and ALREADY_PRESENT */
-    uint64_t retained;         /**< with AT_CAPACITY: events stored */
+    enum daybook_code code;   /**< OK: accepted; ALREADY_PRESENT; or an error */
+    enum daybook_limit limit; /**< with AT_CAPACITY */
+    uint64_t position;        /**< with OK and ALREADY_PRESENT */
+    uint64_t retained;        /**< with AT_CAPACITY: events stored */
 };
 
 /** Appends one event and waits until it is durable.
@@ -71,19 +71,18 @@ struct daybook_append_result {
  * Returns `ret_result->code`: OK, ALREADY_PRESENT (neither is an error); refused: CONFLICT,
  * INVALID_EVENT, MALFORMED_JSON, TOO_LARGE; retry: AT_CAPACITY; unknown: BACKEND, TIMED_OUT.
  * Durable: OK and ALREADY_PRESENT survive the loss of the process and of power. Threads: any. */
-DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code
-daybook_journal_append(struct daybook_journal *journal, const struct daybook_event *event,
-                       int64_t now_us, int64_t deadline_us,
-                       struct daybook_append_result *ret_result, struct daybook_error *err);
+DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_journal_append(
+    struct daybook_journal *journal, const struct daybook_event *event, int64_t now_us,
+    int64_t deadline_us, struct daybook_append_result *ret_result, struct daybook_error *err);
 
 /** Appends `count` events in order and waits; each is answered on its own (A6).
  * @param ret_results `count` entries, each written.
  * Returns OK when every event has its answer, else the code of the failure that left some unknown
  * (their entries say so). Durable and Threads: as `daybook_journal_append`. */
-DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code
-daybook_journal_append_batch(struct daybook_journal *journal, const struct daybook_event *events,
-                             size_t count, int64_t now_us, int64_t deadline_us,
-                             struct daybook_append_result *ret_results, struct daybook_error *err);
+DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_journal_append_batch(
+    struct daybook_journal *journal, const struct daybook_event *events, size_t count,
+    int64_t now_us, int64_t deadline_us, struct daybook_append_result *ret_results,
+    struct daybook_error *err);
 
 /** Whether the events of a submission have passed `daybook_event_check` already. */
 enum daybook_events_state { DAYBOOK_EVENTS_UNCHECKED, DAYBOOK_EVENTS_CHECKED };
@@ -95,8 +94,8 @@ struct daybook_submission {
     struct daybook_append_result *results; /**< `count` entries, written before it is given back */
     size_t count;
     enum daybook_events_state events_state;
-    void *user;                            /**< the caller's, untouched */
-    struct daybook_submission *next_;      /**< private */
+    void *user;                       /**< the caller's, untouched */
+    struct daybook_submission *next_; /**< private */
     uint64_t private_[6];
 };
 
@@ -105,9 +104,9 @@ struct daybook_append_queue;
 
 /** Creates a queue on a journal. @param ret_queue owned: release with `daybook_append_queue_free`.
  * Returns OK; retry: NO_MEMORY, BUSY (no file descriptor). Threads: any. */
-DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code
-daybook_append_queue_new(struct daybook_journal *journal, struct daybook_append_queue **ret_queue,
-                         struct daybook_error *err);
+DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_append_queue_new(
+    struct daybook_journal *journal, struct daybook_append_queue **ret_queue,
+    struct daybook_error *err);
 
 /** The eventfd (non-blocking) that is readable while finished submissions may wait. Borrowed until
  * the queue is freed. The caller only polls it; `drain` reads it. Threads: any. */
@@ -145,23 +144,23 @@ struct daybook_start {
 };
 
 struct daybook_claim {
-    const char *consumer;      /**< NUL-terminated name, borrowed */
-    uint32_t events_max;       /**< 0: return nothing, only register (C12) */
-    uint64_t bytes_max;        /**< of names and records; 0: no limit but the batch's; the first
+    const char *consumer;       /**< NUL-terminated name, borrowed */
+    uint32_t events_max;        /**< 0: return nothing, only register (C12) */
+    uint64_t bytes_max;         /**< of names and records; 0: no limit but the batch's; the first
                                     event always fits */
-    uint32_t key_run;          /**< C4b; 0: 1 */
-    uint32_t lease_ms;         /**< C5; 1 to 2^31 - 1 */
-    uint32_t hand_outs_max;    /**< C6; 0: the journal's delivery_attempts_max */
+    uint32_t key_run;           /**< C4b; 0: 1 */
+    uint32_t lease_ms;          /**< C5; 1 to 2^31 - 1 */
+    uint32_t hand_outs_max;     /**< C6; 0: the journal's delivery_attempts_max */
     struct daybook_start start; /**< used only where the claim registers */
 };
 
 /** One event handed out (C2). Borrowed from its batch. */
 struct daybook_delivery {
     uint64_t position;
-    uint64_t token;    /**< grows with every hand-out, never reused */
-    uint32_t attempt;  /**< from 1; can come back after a refund */
+    uint64_t token;   /**< grows with every hand-out, never reused */
+    uint32_t attempt; /**< from 1; can come back after a refund */
     uint16_t row_version;
-    bool redelivery;   /**< this consumer was handed this event before */
+    bool redelivery; /**< this consumer was handed this event before */
     int64_t lease_expires_at_us;
     int64_t accepted_at_us;
     struct daybook_event event;
@@ -181,9 +180,11 @@ struct daybook_batch {
 /** Makes a batch. @param events_max 1 to DAYBOOK_CLAIM_EVENTS_MAX. @param bytes_max room for names
  * and records; one event of `event_bytes_max` always fits beside. @param ret_batch owned: release
  * with `daybook_batch_free`. Returns OK; NO_MEMORY; BAD_ARGUMENT. Threads: any. */
-DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code
-daybook_batch_new(uint32_t events_max, size_t bytes_max, uint32_t event_bytes_max,
-                  struct daybook_batch **ret_batch, struct daybook_error *err);
+DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_batch_new(uint32_t events_max,
+                                                                   size_t bytes_max,
+                                                                   uint32_t event_bytes_max,
+                                                                   struct daybook_batch **ret_batch,
+                                                                   struct daybook_error *err);
 DAYBOOK_API void daybook_batch_free(struct daybook_batch *batch);
 
 /** Hands out events of a consumer (C1 to C13).
@@ -191,10 +192,9 @@ DAYBOOK_API void daybook_batch_free(struct daybook_batch *batch);
  * Returns OK (also with nothing to return); unknown: BACKEND, TIMED_OUT; BUSY (64 consumers are
  * registered); BAD_ARGUMENT. Durable: a registration and what was condemned are; hand-outs are
  * written (survive the process at once, power after at most 100 ms, K7). Threads: any, one a batch. */
-DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code
-daybook_journal_claim(struct daybook_journal *journal, const struct daybook_claim *claim,
-                      int64_t now_us, int64_t deadline_us, struct daybook_batch *batch,
-                      struct daybook_error *err);
+DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_journal_claim(
+    struct daybook_journal *journal, const struct daybook_claim *claim, int64_t now_us,
+    int64_t deadline_us, struct daybook_batch *batch, struct daybook_error *err);
 
 /** Names one hand-out in a verdict. */
 struct daybook_hand_out {
@@ -205,26 +205,24 @@ struct daybook_hand_out {
 /** Acknowledges a set (K1, K2). @param ret_codes `count` entries: OK, QUARANTINED or
  * NOT_OUTSTANDING for each, written when the function returns OK.
  * Returns OK; unknown: BACKEND, TIMED_OUT. Durable: written (K7). Threads: any. */
-DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code
-daybook_journal_ack(struct daybook_journal *journal, const char *consumer,
-                    const struct daybook_hand_out *set, size_t count, int64_t now_us,
-                    int64_t deadline_us, enum daybook_code *ret_codes, struct daybook_error *err);
+DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_journal_ack(
+    struct daybook_journal *journal, const char *consumer, const struct daybook_hand_out *set,
+    size_t count, int64_t now_us, int64_t deadline_us, enum daybook_code *ret_codes,
+    struct daybook_error *err);
 
 /** Gives the attempts of a set back (R1); the leases stay as back-off. Otherwise as ack: OK or
  * NOT_OUTSTANDING for each. */
-DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code
-daybook_journal_relinquish(struct daybook_journal *journal, const char *consumer,
-                           const struct daybook_hand_out *set, size_t count, int64_t now_us,
-                           int64_t deadline_us, enum daybook_code *ret_codes,
-                           struct daybook_error *err);
+DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_journal_relinquish(
+    struct daybook_journal *journal, const char *consumer, const struct daybook_hand_out *set,
+    size_t count, int64_t now_us, int64_t deadline_us, enum daybook_code *ret_codes,
+    struct daybook_error *err);
 
 /** Moves the expiry of live, unresolved, unrefunded hand-outs to now + lease, never earlier than it
  * stands (X1); `lease_ms` 0 gives the leases up at once. Otherwise as ack: OK or NOT_OUTSTANDING. */
-DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code
-daybook_journal_extend(struct daybook_journal *journal, const char *consumer,
-                       const struct daybook_hand_out *set, size_t count, uint32_t lease_ms,
-                       int64_t now_us, int64_t deadline_us, enum daybook_code *ret_codes,
-                       struct daybook_error *err);
+DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_journal_extend(
+    struct daybook_journal *journal, const char *consumer, const struct daybook_hand_out *set,
+    size_t count, uint32_t lease_ms, int64_t now_us, int64_t deadline_us,
+    enum daybook_code *ret_codes, struct daybook_error *err);
 
 /** Why an event was set aside (K4). */
 enum daybook_quarantine_reason {
@@ -239,18 +237,17 @@ DAYBOOK_API const char *daybook_quarantine_reason_name(enum daybook_quarantine_r
  * DAYBOOK_WORDS_BYTES_MAX (cut there), borrowed.
  * Returns OK; refused: NOT_OUTSTANDING, ALREADY_ACKNOWLEDGED; unknown: BACKEND, TIMED_OUT.
  * Durable: synced before it returns. Threads: any. */
-DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code
-daybook_journal_quarantine(struct daybook_journal *journal, const char *consumer,
-                           struct daybook_hand_out hand_out, enum daybook_quarantine_reason reason,
-                           struct daybook_bytes words, int64_t now_us, int64_t deadline_us,
-                           struct daybook_error *err);
+DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_journal_quarantine(
+    struct daybook_journal *journal, const char *consumer, struct daybook_hand_out hand_out,
+    enum daybook_quarantine_reason reason, struct daybook_bytes words, int64_t now_us,
+    int64_t deadline_us, struct daybook_error *err);
 
 /* ---- look and keep --------------------------------------------------------------------------- */
 
 struct daybook_consumer_stats {
     char name[DAYBOOK_CONSUMER_NAME_MAX + 1];
     bool registered;
-    bool drained;            /**< nothing pending and nothing in flight (S1) */
+    bool drained; /**< nothing pending and nothing in flight (S1) */
     uint64_t pending;
     uint64_t in_flight;
     uint64_t quarantined;
@@ -287,43 +284,41 @@ struct daybook_journal_stats {
     uint64_t dropped;
     uint64_t discarded;
     uint64_t damaged;
-    int64_t dedupe_window_us; /**< age of the oldest stored id by its acceptance; at least 0 */
+    int64_t dedupe_window_us;      /**< age of the oldest stored id by its acceptance; at least 0 */
     uint64_t undeliverable_events; /**< stored, but found damaged */
-    uint64_t oldest_position; /**< 0: nothing stored */
+    uint64_t oldest_position;      /**< 0: nothing stored */
     uint64_t newest_position;
     uint32_t consumers;
     uint32_t segment_files;
     /* Since the opening: */
-    uint64_t groups;  /**< written */
-    uint64_t syncs;   /**< fdatasync calls on the log */
+    uint64_t groups;                              /**< written */
+    uint64_t syncs;                               /**< fdatasync calls on the log */
     struct daybook_histogram commit_us;           /**< write and sync of a group that held events */
     struct daybook_histogram commit_batch_events; /**< events in such a group */
 };
 
 /** The journal's figures; waits for no other operation's I/O (J1). Threads: any. */
-DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code
-daybook_journal_stats(struct daybook_journal *journal, int64_t now_us,
-                      struct daybook_journal_stats *ret_stats, struct daybook_error *err);
+DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_journal_stats(
+    struct daybook_journal *journal, int64_t now_us, struct daybook_journal_stats *ret_stats,
+    struct daybook_error *err);
 
 /** A consumer's figures; one that is not registered sees everything as pending and stays
  * unregistered (S2). Returns OK, BAD_ARGUMENT (a name that cannot be one). Threads: any. */
-DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code
-daybook_journal_consumer_stats(struct daybook_journal *journal, const char *consumer,
-                               int64_t now_us, struct daybook_consumer_stats *ret_stats,
-                               struct daybook_error *err);
+DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_journal_consumer_stats(
+    struct daybook_journal *journal, const char *consumer, int64_t now_us,
+    struct daybook_consumer_stats *ret_stats, struct daybook_error *err);
 
 /** Registered consumers in order of registration. @param names `max` entries.
  * @param ret_count how many were written. Threads: any. */
-DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code
-daybook_journal_consumers(struct daybook_journal *journal,
-                          char (*names)[DAYBOOK_CONSUMER_NAME_MAX + 1], size_t max,
-                          size_t *ret_count, struct daybook_error *err);
+DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_journal_consumers(
+    struct daybook_journal *journal, char (*names)[DAYBOOK_CONSUMER_NAME_MAX + 1], size_t max,
+    size_t *ret_count, struct daybook_error *err);
 
 /** Prunes what is past its window, in bounded steps (P3), and refreshes gauges.
  * @param ret_pruned optional. Returns OK; unknown: BACKEND, TIMED_OUT. Threads: any. */
-DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code
-daybook_journal_maintain(struct daybook_journal *journal, int64_t now_us, int64_t deadline_us,
-                         uint64_t *ret_pruned, struct daybook_error *err);
+DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_journal_maintain(
+    struct daybook_journal *journal, int64_t now_us, int64_t deadline_us, uint64_t *ret_pruned,
+    struct daybook_error *err);
 
 /** Which retained events `daybook_journal_read` returns. */
 enum daybook_where {
@@ -337,10 +332,10 @@ enum daybook_where {
  * event whose bytes are damaged is left out and counted in `ret_damaged` (optional).
  * @param ret_last position up to which was looked: the next `after_position`.
  * Returns OK; BACKEND (a read error). Threads: any, one a batch. */
-DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code
-daybook_journal_read(struct daybook_journal *journal, uint64_t after_position,
-                     enum daybook_where where, struct daybook_batch *batch, uint64_t *ret_last,
-                     uint64_t *ret_damaged, struct daybook_error *err);
+DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_journal_read(
+    struct daybook_journal *journal, uint64_t after_position, enum daybook_where where,
+    struct daybook_batch *batch, uint64_t *ret_last, uint64_t *ret_damaged,
+    struct daybook_error *err);
 
 /** A number that changes whenever an event may have become claimable: read it before a claim, then
  * wait on it. Threads: any. */
@@ -358,8 +353,8 @@ DAYBOOK_API void daybook_journal_wake(struct daybook_journal *journal);
 DAYBOOK_API int64_t daybook_journal_monotonic_us(struct daybook_journal *journal);
 
 /** What the journal was opened with, defaults filled in. Borrowed. Threads: any. */
-DAYBOOK_API const struct daybook_capacity *
-daybook_journal_capacity(const struct daybook_journal *journal);
+DAYBOOK_API const struct daybook_capacity *daybook_journal_capacity(
+    const struct daybook_journal *journal);
 
 /** Commits what is staged, marks an orderly end and closes. No operation may be under way, and queues
  * are freed first. The handle is gone whatever is returned. NULL is accepted.

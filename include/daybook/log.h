@@ -25,15 +25,15 @@ enum daybook_log_threads {
 
 /** Zero means the default everywhere. */
 struct daybook_log_options {
-    const char *path;               /**< directory, made if it is missing; borrowed for the call */
+    const char *path; /**< directory, made if it is missing; borrowed for the call */
     struct daybook_capacity capacity;
-    uint64_t bytes_max;             /**< of real file bytes; default 16 GiB; at least 8 segments */
-    uint64_t free_disk_min;         /**< appends are refused below it; default 256 MiB */
-    uint64_t segment_bytes;         /**< full segment size, a power of two; default: 1/16 of
+    uint64_t bytes_max;     /**< of real file bytes; default 16 GiB; at least 8 segments */
+    uint64_t free_disk_min; /**< appends are refused below it; default 256 MiB */
+    uint64_t segment_bytes; /**< full segment size, a power of two; default: 1/16 of
                                          bytes_max within 1 MiB and 64 MiB; at least 64 KiB */
     enum daybook_tail_policy tail;
     enum daybook_log_threads threads;
-    int64_t now_us;                 /**< the caller's clock at the opening, for records of it */
+    int64_t now_us; /**< the caller's clock at the opening, for records of it */
 };
 
 /** Opens a journal for writing; recovers first where the last owner did not close.
@@ -41,21 +41,21 @@ struct daybook_log_options {
  * Returns OK; retry: BUSY (another process holds the directory), NO_MEMORY; broken: DAMAGED (says
  * file, offset and positions; changed nothing), BACKEND (an I/O error); refused: NEWER_FORMAT,
  * BAD_CONFIG. Durable: the directory and its files. Threads: any. */
-DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code
-daybook_log_open(const struct daybook_log_options *options, struct daybook_journal **ret_journal,
-                 struct daybook_error *err);
+DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_log_open(
+    const struct daybook_log_options *options, struct daybook_journal **ret_journal,
+    struct daybook_error *err);
 
 /** Opens a journal for reading only: stats, read; writes nothing and takes no lock, so the owner must
  * be stopped. Appends, claims and verdicts answer BACKEND. Otherwise as `daybook_log_open`. */
-DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code
-daybook_log_open_readonly(const struct daybook_log_options *options,
-                          struct daybook_journal **ret_journal, struct daybook_error *err);
+DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_log_open_readonly(
+    const struct daybook_log_options *options, struct daybook_journal **ret_journal,
+    struct daybook_error *err);
 
 /** One thing that `daybook_log_verify` found. */
 struct daybook_log_finding {
     uint64_t segment_no; /**< 0: the directory itself */
     uint64_t offset;
-    bool harmless;       /**< e.g. a torn tail that the next opening sets aside */
+    bool harmless; /**< e.g. a torn tail that the next opening sets aside */
     char message[256];
 };
 
@@ -73,9 +73,9 @@ struct daybook_log_report {
  * @param found called for each finding, in order; may be NULL. @param user passed to it.
  * Returns OK (nothing damaged); broken: DAMAGED, BACKEND (unreadable); NOT_FOUND; NEWER_FORMAT.
  * Threads: any. */
-DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code
-daybook_log_verify(const char *path, void (*found)(void *user, const struct daybook_log_finding *f),
-                   void *user, struct daybook_log_report *ret_report, struct daybook_error *err);
+DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_log_verify(
+    const char *path, void (*found)(void *user, const struct daybook_log_finding *f), void *user,
+    struct daybook_log_report *ret_report, struct daybook_error *err);
 
 #ifdef __cplusplus
 }

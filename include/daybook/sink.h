@@ -19,7 +19,7 @@ enum daybook_answer_kind {
     DAYBOOK_ANSWER_REFUSED,     /**< nothing landed, no reason known */
     DAYBOOK_ANSWER_UNAVAILABLE, /**< an outage or a configuration fault; nothing is known to have
                                      landed */
-    DAYBOOK_ANSWER_REJECTED     /**< the rows named in `rejected` are refused on their own account */
+    DAYBOOK_ANSWER_REJECTED /**< the rows named in `rejected` are refused on their own account */
 };
 
 /** With REJECTED: what became of the rows that were not named. */
@@ -35,7 +35,7 @@ enum daybook_refusal_kind {
 
 /** The destination's own words, for the quarantine entry: fixed size, cut where they are longer. */
 struct daybook_words {
-    char code[64];       /**< SQLSTATE, SQLite result, HTTP status */
+    char code[64]; /**< SQLSTATE, SQLite result, HTTP status */
     char constraint[128];
     char column[128];
     char message[512];
@@ -53,7 +53,7 @@ struct daybook_answer {
     enum daybook_others others;
     enum daybook_refusal_kind refusal;
     size_t rejected_count;
-    int64_t retry_after_us; /**< 0: not said */
+    int64_t retry_after_us;     /**< 0: not said */
     struct daybook_words words; /**< of REFUSED and UNAVAILABLE */
     struct daybook_rejected_row rejected[DAYBOOK_REJECTED_MAX];
 };

@@ -25,9 +25,9 @@ struct daybook_sqlite_options {
  * @param options borrowed for the call. @param ret_sink owned: release with `ops->close`.
  * Returns OK; NO_MEMORY; BAD_CONFIG (a table name that cannot be one, or SQLite was built out).
  * Threads: any. */
-DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code
-daybook_sqlite_open(const struct daybook_sqlite_options *options, struct daybook_sink **ret_sink,
-                    struct daybook_error *err);
+DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_sqlite_open(
+    const struct daybook_sqlite_options *options, struct daybook_sink **ret_sink,
+    struct daybook_error *err);
 
 #ifdef __cplusplus
 }

@@ -19,19 +19,19 @@ struct daybook_worker_event;
 
 /** Zero means the default. */
 struct daybook_worker_options {
-    const char *consumer;         /**< copied */
-    uint32_t claim_batch;         /**< default 256 */
-    uint64_t claim_bytes;         /**< default 8 MiB */
-    uint32_t key_run;             /**< default 1 */
-    uint32_t lease_ms;            /**< default 30,000 */
-    uint32_t write_timeout_ms;    /**< default 10,000; at most a third of the lease */
-    uint32_t poll_interval_ms;    /**< default 250 */
+    const char *consumer;          /**< copied */
+    uint32_t claim_batch;          /**< default 256 */
+    uint64_t claim_bytes;          /**< default 8 MiB */
+    uint32_t key_run;              /**< default 1 */
+    uint32_t lease_ms;             /**< default 30,000 */
+    uint32_t write_timeout_ms;     /**< default 10,000; at most a third of the lease */
+    uint32_t poll_interval_ms;     /**< default 250 */
     uint32_t maintain_interval_ms; /**< default 60,000 */
-    uint32_t hand_outs_max;       /**< default: the journal's delivery_attempts_max */
+    uint32_t hand_outs_max;        /**< default: the journal's delivery_attempts_max */
     struct daybook_start start;
     struct daybook_sink *const *sinks; /**< taken by `daybook_worker_new` when it succeeds: closed
                                             once no write can be in them any more */
-    size_t sink_count;            /**< 1 to DAYBOOK_WORKER_SINKS_MAX */
+    size_t sink_count;                 /**< 1 to DAYBOOK_WORKER_SINKS_MAX */
     /** The caller's clock, microseconds since the epoch; NULL: CLOCK_REALTIME. */
     int64_t (*now_us)(void *user);
     /** Told of what the worker does, for logs and metrics; NULL: nobody. Called from the worker's
@@ -42,17 +42,17 @@ struct daybook_worker_options {
 
 /** What a worker tells its `notify`. */
 enum daybook_worker_event_kind {
-    DAYBOOK_WORKER_CLAIM_FAILED,   /**< code, message */
-    DAYBOOK_WORKER_REDELIVERED,    /**< count */
-    DAYBOOK_WORKER_WRITE,          /**< sink, outcome, count rows, duration */
-    DAYBOOK_WORKER_LANDED,         /**< sink, count: rows of a pass that this sink has taken */
-    DAYBOOK_WORKER_ACKNOWLEDGED,   /**< count */
-    DAYBOOK_WORKER_FAILED,         /**< count: claimed events of a pass that did not land */
-    DAYBOOK_WORKER_SETTLE_FAILED,  /**< code, message */
-    DAYBOOK_WORKER_DESTINATION_UP, /**< sink */
+    DAYBOOK_WORKER_CLAIM_FAILED,     /**< code, message */
+    DAYBOOK_WORKER_REDELIVERED,      /**< count */
+    DAYBOOK_WORKER_WRITE,            /**< sink, outcome, count rows, duration */
+    DAYBOOK_WORKER_LANDED,           /**< sink, count: rows of a pass that this sink has taken */
+    DAYBOOK_WORKER_ACKNOWLEDGED,     /**< count */
+    DAYBOOK_WORKER_FAILED,           /**< count: claimed events of a pass that did not land */
+    DAYBOOK_WORKER_SETTLE_FAILED,    /**< code, message */
+    DAYBOOK_WORKER_DESTINATION_UP,   /**< sink */
     DAYBOOK_WORKER_DESTINATION_DOWN, /**< sink, message */
-    DAYBOOK_WORKER_MAINTAINED,     /**< count: pruned */
-    DAYBOOK_WORKER_OTHER_CONSUMERS /**< message: names that nobody here runs */
+    DAYBOOK_WORKER_MAINTAINED,       /**< count: pruned */
+    DAYBOOK_WORKER_OTHER_CONSUMERS   /**< message: names that nobody here runs */
 };
 struct daybook_worker_event {
     enum daybook_worker_event_kind kind;
@@ -79,8 +79,8 @@ struct daybook_drain_report {
 
 enum daybook_caught_up { DAYBOOK_CAUGHT_UP_NO, DAYBOOK_CAUGHT_UP_YES, DAYBOOK_CAUGHT_UP_UNKNOWN };
 /** Threads: any. */
-DAYBOOK_API enum daybook_caught_up
-daybook_drain_report_caught_up(const struct daybook_drain_report *report);
+DAYBOOK_API enum daybook_caught_up daybook_drain_report_caught_up(
+    const struct daybook_drain_report *report);
 
 struct daybook_worker;
 
@@ -89,9 +89,9 @@ struct daybook_worker;
  * `daybook_worker_free`.
  * Returns OK; NO_MEMORY; BAD_CONFIG (no destination, a time-out above a third of the lease, ...).
  * Threads: any. */
-DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code
-daybook_worker_new(struct daybook_journal *journal, const struct daybook_worker_options *options,
-                   struct daybook_worker **ret_worker, struct daybook_error *err);
+DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_worker_new(
+    struct daybook_journal *journal, const struct daybook_worker_options *options,
+    struct daybook_worker **ret_worker, struct daybook_error *err);
 
 /** Starts the worker's thread. Returns OK; NO_MEMORY. Threads: owner. */
 DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_worker_start(struct daybook_worker *worker,
@@ -100,7 +100,8 @@ DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_worker_start(struct day
 /** Stops workers side by side within one budget (T1, T2, T8); at most budget + 1 s.
  * @param ret_reports `count` entries, each written. Threads: owner. */
 DAYBOOK_API void daybook_workers_drain(struct daybook_worker *const *workers, size_t count,
-                                       uint32_t budget_ms, struct daybook_drain_report *ret_reports);
+                                       uint32_t budget_ms,
+                                       struct daybook_drain_report *ret_reports);
 
 /** Releases a worker that was drained or never started. One that was abandoned inside a write is
  * released by its own thread when that returns (T7). NULL is accepted. Threads: owner. */

@@ -34,14 +34,14 @@ struct dbk_engine_ops {
                                     int64_t now_us, int64_t deadline_us,
                                     enum daybook_code *ret_codes, struct daybook_error *err);
     enum daybook_code (*extend)(struct daybook_journal *j, const char *consumer,
-                                const struct daybook_hand_out *set, size_t count,
-                                uint32_t lease_ms, int64_t now_us, int64_t deadline_us,
-                                enum daybook_code *ret_codes, struct daybook_error *err);
+                                const struct daybook_hand_out *set, size_t count, uint32_t lease_ms,
+                                int64_t now_us, int64_t deadline_us, enum daybook_code *ret_codes,
+                                struct daybook_error *err);
     enum daybook_code (*quarantine)(struct daybook_journal *j, const char *consumer,
                                     struct daybook_hand_out hand_out,
                                     enum daybook_quarantine_reason reason,
-                                    struct daybook_bytes words, int64_t now_us,
-                                    int64_t deadline_us, struct daybook_error *err);
+                                    struct daybook_bytes words, int64_t now_us, int64_t deadline_us,
+                                    struct daybook_error *err);
     enum daybook_code (*stats)(struct daybook_journal *j, int64_t now_us,
                                struct daybook_journal_stats *ret, struct daybook_error *err);
     enum daybook_code (*consumer_stats)(struct daybook_journal *j, const char *consumer,
@@ -54,8 +54,7 @@ struct dbk_engine_ops {
                                   uint64_t *ret_pruned, struct daybook_error *err);
     enum daybook_code (*read)(struct daybook_journal *j, uint64_t after_position,
                               enum daybook_where where, struct daybook_batch *batch,
-                              uint64_t *ret_last, uint64_t *ret_damaged,
-                              struct daybook_error *err);
+                              uint64_t *ret_last, uint64_t *ret_damaged, struct daybook_error *err);
     uint32_t (*changes)(struct daybook_journal *j);
     void (*wait)(struct daybook_journal *j, uint32_t seen, int64_t deadline_us);
     void (*wake)(struct daybook_journal *j);

@@ -35,10 +35,10 @@ struct dbk_place {
 
 struct dbk_state_options {
     uint64_t events_max;
-    uint64_t stored_max;       /* >= events_max: what recovery may find under a lowered limit */
-    uint32_t staged_max;       /* events staged and not published, at most */
-    int64_t retain_us;         /* negative: 0 */
-    uint32_t attempts_max;     /* default of hand_outs_max in a claim */
+    uint64_t stored_max;   /* >= events_max: what recovery may find under a lowered limit */
+    uint32_t staged_max;   /* events staged and not published, at most */
+    int64_t retain_us;     /* negative: 0 */
+    uint32_t attempts_max; /* default of hand_outs_max in a claim */
     enum daybook_capacity_policy policy;
 };
 
@@ -60,10 +60,10 @@ const struct dbk_room *dbk_state_room(const struct dbk_state *state);
 /* What an id hash leads to. Staged events have a number of the caller's, below staged_max. */
 struct dbk_id_match {
     bool staged;
-    uint32_t staged_no;      /* with staged */
-    uint64_t position;       /* else */
-    struct dbk_place place;  /* else */
-    uint16_t row_version;    /* else */
+    uint32_t staged_no;     /* with staged */
+    uint64_t position;      /* else */
+    struct dbk_place place; /* else */
+    uint16_t row_version;   /* else */
 };
 /* [stage] The next entry with this hash at or after *cursor (start with 0; opaque). No: false. */
 bool dbk_state_id_find(const struct dbk_state *state, uint64_t id_hash, uint32_t *cursor,

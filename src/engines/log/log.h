@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The log engine behind <daybook/log.h>, opened on a seam of the caller's choice.
+ */
+#ifndef DBK_ENGINES_LOG_LOG_H
+#define DBK_ENGINES_LOG_LOG_H
+
+#include <daybook/log.h>
+
+#include "base/os.h"
+
+/* As daybook_log_open and daybook_log_open_readonly, on `os` (borrowed until the handle is closed). */
+enum daybook_code dbk_log_open(const struct daybook_log_options *options, const struct dbk_os *os,
+                               struct daybook_journal **ret, struct daybook_error *err);
+enum daybook_code dbk_log_open_readonly(const struct daybook_log_options *options,
+                                        const struct dbk_os *os, struct daybook_journal **ret,
+                                        struct daybook_error *err);
+enum daybook_code dbk_log_verify(const char *path, const struct dbk_os *os,
+                                 void (*found)(void *user, const struct daybook_log_finding *f),
+                                 void *user, struct daybook_log_report *ret_report,
+                                 struct daybook_error *err);
+
+/* One round of what the housekeeper does, for DAYBOOK_LOG_INLINE: prepares the next segment, syncs
+ * what was written 100 ms ago, writes the idle NOTE, trims. Returns whether anything was done. */
+bool dbk_log_housekeep(struct daybook_journal *journal);
+
+/* Drops the handle as a crash would: nothing is committed, synced or marked. Tests only. */
+void dbk_log_abandon(struct daybook_journal *journal);
+
+#endif
