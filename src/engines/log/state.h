@@ -198,9 +198,11 @@ enum dbk_drop { DBK_DROP_MALFORMED, DBK_DROP_READ_ERROR };
  * its key is left alone until `retry_at_us`. */
 void dbk_walk_drop(struct dbk_state *state, struct dbk_walk *walk, uint32_t i, enum dbk_drop why,
                    int64_t retry_at_us);
-/* Ends the reservation. The caller has staged CLAIM and QUARANTINE frames and calls
- * dbk_state_apply_claim and dbk_state_apply_quarantine in the same hold. Picks that were dropped are
- * squeezed out first, by dbk_walk_settle; then the picks are what is handed out. */
+/* Before the frames are made: squeezes out the picks that were dropped and those that were resolved,
+ * forgotten or leased while the state was not held (with what stands behind them in their key), and
+ * the condemned that no longer are to be. Afterwards the picks are what is handed out: the caller
+ * stages CLAIM and QUARANTINE frames and applies them (dbk_state_apply_claim and
+ * dbk_state_apply_quarantine) in the same hold. */
 void dbk_walk_settle(struct dbk_state *state, struct dbk_walk *walk);
 /* Ends the reservation. Always called once after dbk_walk_begin, after applying or to give up. */
 void dbk_walk_end(struct dbk_state *state, struct dbk_walk *walk);
