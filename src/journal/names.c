@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Names of the journal's vocabulary: consumers, and the reasons of a quarantine. Pure; threads: any.
+ */
+#include "journal/names.h"
+
+#include <daybook/journal.h>
+
+bool dbk_consumer_name_valid(const char *name, size_t len)
+{
+    if (len == 0 || len > DAYBOOK_CONSUMER_NAME_MAX) {
+        return false;
+    }
+    for (size_t i = 0; i < len; i++) {
+        char c = name[i];
+
+        if (!(c >= 'a' && c <= 'z') && !(c >= '0' && c <= '9') && c != '_' && c != '-') {
+            return false;
+        }
+    }
+    return true;
+}
+
+const char *daybook_quarantine_reason_name(enum daybook_quarantine_reason reason)
+{
+    switch (reason) {
+    case DAYBOOK_REASON_MALFORMED:
+        return "malformed";
+    case DAYBOOK_REASON_REJECTED:
+        return "rejected";
+    case DAYBOOK_REASON_ATTEMPTS_EXHAUSTED:
+        return "attempts_exhausted";
+    }
+    return "unknown_reason";
+}
