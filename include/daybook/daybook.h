@@ -7,6 +7,7 @@
 #include <daybook/event.h>
 #include <daybook/journal.h>
 #include <daybook/log.h>
+#include <daybook/memory.h>
 #include <daybook/sink.h>
 #include <daybook/sqlite.h>
 #include <daybook/worker.h>

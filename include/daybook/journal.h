@@ -337,6 +337,115 @@ DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_journal_read(
     struct daybook_batch *batch, uint64_t *ret_last, uint64_t *ret_damaged,
     struct daybook_error *err);
 
+/* ---- operators ------------------------------------------------------------------------------- */
+
+#define DAYBOOK_WHO_BYTES_MAX 255u  /**< of an operator's name */
+#define DAYBOOK_WHY_BYTES_MAX 1024u /**< of a reason */
+#define DAYBOOK_TRAIL_MAX 10000u    /**< operations kept, the newest */
+
+/** On whose behalf, and why: kept in the trail (O1). Borrowed UTF-8, cut at the limits above. */
+struct daybook_operator {
+    struct daybook_bytes who;
+    struct daybook_bytes why; /**< may be empty, but for `discard` */
+};
+
+/** Makes a quarantined event pending again for this consumer with a fresh budget of attempts; a late
+ * acknowledgement of an earlier hand-out is honoured (K3).
+ * @param request_id of a stored event, borrowed. @param by copied.
+ * Returns OK; NOT_FOUND (no such consumer, no such event, or it is not quarantined by it); unknown:
+ * BACKEND, TIMED_OUT. Durable: synced, with its entry in the trail. Threads: any. */
+DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_journal_release(
+    struct daybook_journal *journal, const char *consumer, struct daybook_bytes request_id,
+    const struct daybook_operator *by, int64_t now_us, int64_t deadline_us,
+    struct daybook_error *err);
+
+/** Ends an event for this consumer only: final like an acknowledgement, whether it was pending, in
+ * flight or quarantined. It is forgotten once every consumer has acknowledged or discarded it.
+ * @param by `why` must not be empty.
+ * Returns OK (also when it was discarded before: nothing changes then); NOT_FOUND (no such consumer,
+ * no such event, or one from before its start); refused: ALREADY_ACKNOWLEDGED; BAD_ARGUMENT; unknown:
+ * BACKEND, TIMED_OUT. Otherwise as release. */
+DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_journal_discard(
+    struct daybook_journal *journal, const char *consumer, struct daybook_bytes request_id,
+    const struct daybook_operator *by, int64_t now_us, int64_t deadline_us,
+    struct daybook_error *err);
+
+/** Whether a consumer that still holds live leases may be forgotten. */
+enum daybook_force { DAYBOOK_FORCE_NO, DAYBOOK_FORCE_YES };
+
+/** Forgets a consumer: what only it had not acknowledged counts as delivered from now on (P2), and what
+ * it had set aside is no evidence any more. Its next claim would register it anew.
+ * Returns OK; NOT_FOUND; retry: BUSY (it holds live leases and `force` is no); unknown: BACKEND,
+ * TIMED_OUT. Otherwise as release. */
+DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_journal_retire(
+    struct daybook_journal *journal, const char *consumer, enum daybook_force force,
+    const struct daybook_operator *by, int64_t now_us, int64_t deadline_us,
+    struct daybook_error *err);
+
+/** Delivers again what is retained from the consumer's start on: acknowledged events are pending again
+ * and every attempt counter begins anew; quarantined and discarded events and live leases stay. Verdicts
+ * of earlier hand-outs are `not_outstanding` from now on, but for leases that are live at `now_us` (K3).
+ * Returns OK; NOT_FOUND; unknown: BACKEND, TIMED_OUT. Otherwise as release. */
+DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_journal_rewind(
+    struct daybook_journal *journal, const char *consumer, const struct daybook_operator *by,
+    int64_t now_us, int64_t deadline_us, struct daybook_error *err);
+
+/** What is known of one quarantined event beside the event itself. */
+struct daybook_quarantine_entry {
+    uint64_t position;
+    enum daybook_quarantine_reason reason;
+    uint32_t attempts; /**< when it was set aside */
+    int64_t quarantined_at_us;
+    uint32_t words_len;
+    char words[DAYBOOK_WORDS_BYTES_MAX]; /**< the destination's own; not NUL-terminated */
+};
+
+/** Lists what a consumer has quarantined, in order of position, above `after_position`.
+ * @param reason 0: any. @param batch the events, as daybook_journal_read; an event whose bytes cannot be
+ *   read is listed with its position and an empty record.
+ * @param ret_entries `batch->events_max` entries; the i-th speaks of the i-th delivery of the batch.
+ * @param ret_last position up to which was looked: the next `after_position`.
+ * Returns OK (an empty batch with `more` no is the end); NOT_FOUND (no such consumer); BACKEND.
+ * Threads: any, one a batch. */
+DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_journal_quarantine_list(
+    struct daybook_journal *journal, const char *consumer, uint64_t after_position,
+    enum daybook_quarantine_reason reason, struct daybook_batch *batch,
+    struct daybook_quarantine_entry *ret_entries, uint64_t *ret_last, struct daybook_error *err);
+
+/** What an operator can do; the values are stored. */
+enum daybook_operation_kind {
+    DAYBOOK_OPERATION_RELEASE = 2,
+    DAYBOOK_OPERATION_DISCARD = 3,
+    DAYBOOK_OPERATION_RETIRE = 4,
+    DAYBOOK_OPERATION_REWIND = 5
+};
+/** `"release"`, `"discard"`, `"retire"`, `"rewind"`. Threads: any. */
+DAYBOOK_API const char *daybook_operation_kind_name(enum daybook_operation_kind kind);
+
+/** One entry of the trail (O1). Texts are NUL-terminated. */
+struct daybook_operation {
+    uint64_t no; /**< grows with every operation, from 1 */
+    enum daybook_operation_kind kind;
+    int64_t at_us;
+    uint64_t position; /**< of the event; 0 where there is none */
+    char consumer[DAYBOOK_CONSUMER_NAME_MAX + 1];
+    char request_id[DAYBOOK_NAME_BYTES_MAX +
+                    1]; /**< empty where there is none, or where the event is
+                                                    forgotten and its id is not known any more */
+    char who[DAYBOOK_WHO_BYTES_MAX + 1];
+    char why[DAYBOOK_WHY_BYTES_MAX + 1];
+};
+
+/** Lists the trail, newest first.
+ * @param before_no only operations with a smaller number; 0: from the newest.
+ * @param ret `max` entries. @param ret_count how many were written; fewer than `max`: the end.
+ * Returns OK; BACKEND (a read error). Threads: any. */
+DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_journal_operations(
+    struct daybook_journal *journal, uint64_t before_no, struct daybook_operation *ret, size_t max,
+    size_t *ret_count, struct daybook_error *err);
+
+/* ---- wait and close -------------------------------------------------------------------------- */
+
 /** A number that changes whenever an event may have become claimable: read it before a claim, then
  * wait on it. Threads: any. */
 DAYBOOK_API uint32_t daybook_journal_changes(struct daybook_journal *journal);

@@ -55,6 +55,28 @@ struct dbk_engine_ops {
     enum daybook_code (*read)(struct daybook_journal *j, uint64_t after_position,
                               enum daybook_where where, struct daybook_batch *batch,
                               uint64_t *ret_last, uint64_t *ret_damaged, struct daybook_error *err);
+    /* Operators' operations; NULL: this engine cannot (yet), answered BAD_ARGUMENT. */
+    enum daybook_code (*release)(struct daybook_journal *j, const char *consumer,
+                                 struct daybook_bytes request_id, const struct daybook_operator *by,
+                                 int64_t now_us, int64_t deadline_us, struct daybook_error *err);
+    enum daybook_code (*discard)(struct daybook_journal *j, const char *consumer,
+                                 struct daybook_bytes request_id, const struct daybook_operator *by,
+                                 int64_t now_us, int64_t deadline_us, struct daybook_error *err);
+    enum daybook_code (*retire)(struct daybook_journal *j, const char *consumer,
+                                enum daybook_force force, const struct daybook_operator *by,
+                                int64_t now_us, int64_t deadline_us, struct daybook_error *err);
+    enum daybook_code (*rewind)(struct daybook_journal *j, const char *consumer,
+                                const struct daybook_operator *by, int64_t now_us,
+                                int64_t deadline_us, struct daybook_error *err);
+    enum daybook_code (*quarantine_list)(struct daybook_journal *j, const char *consumer,
+                                         uint64_t after_position,
+                                         enum daybook_quarantine_reason reason,
+                                         struct daybook_batch *batch,
+                                         struct daybook_quarantine_entry *ret_entries,
+                                         uint64_t *ret_last, struct daybook_error *err);
+    enum daybook_code (*operations)(struct daybook_journal *j, uint64_t before_no,
+                                    struct daybook_operation *ret, size_t max, size_t *ret_count,
+                                    struct daybook_error *err);
     uint32_t (*changes)(struct daybook_journal *j);
     void (*wait)(struct daybook_journal *j, uint32_t seen, int64_t deadline_us);
     void (*wake)(struct daybook_journal *j);

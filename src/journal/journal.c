@@ -349,17 +349,16 @@ enum daybook_code daybook_journal_extend(struct daybook_journal *journal, const 
                                 ret_codes, err);
 }
 
-/* Cuts a destination's words to their limit, in front of a UTF-8 sequence that would not fit. */
-static struct daybook_bytes cut_words(struct daybook_bytes words)
+/* Cuts a text to its limit, in front of a UTF-8 sequence that would not fit. */
+static struct daybook_bytes cut(struct daybook_bytes text, size_t max)
 {
-    if (words.len > DAYBOOK_WORDS_BYTES_MAX) {
-        words.len = DAYBOOK_WORDS_BYTES_MAX;
-        while (words.len > DAYBOOK_WORDS_BYTES_MAX - 3 &&
-               ((unsigned char)words.data[words.len] & 0xC0) == 0x80) {
-            words.len--;
+    if (text.len > max) {
+        text.len = max;
+        while (text.len > max - 3 && ((unsigned char)text.data[text.len] & 0xC0) == 0x80) {
+            text.len--;
         }
     }
-    return words;
+    return text;
 }
 
 enum daybook_code daybook_journal_quarantine(struct daybook_journal *journal, const char *consumer,
@@ -382,8 +381,8 @@ enum daybook_code daybook_journal_quarantine(struct daybook_journal *journal, co
             return code;
         }
     }
-    return journal->ops->quarantine(journal, consumer, hand_out, reason, cut_words(words), now_us,
-                                    deadline_us, err);
+    return journal->ops->quarantine(journal, consumer, hand_out, reason,
+                                    cut(words, DAYBOOK_WORDS_BYTES_MAX), now_us, deadline_us, err);
 }
 
 /* ---- look and keep --------------------------------------------------------------------------- */
@@ -477,6 +476,174 @@ enum daybook_code daybook_journal_read(struct daybook_journal *journal, uint64_t
     }
     return journal->ops->read(journal, after_position, where, batch, ret_last,
                               ret_damaged != NULL ? ret_damaged : &damaged, err);
+}
+
+/* ---- operators ------------------------------------------------------------------------------- */
+
+static enum daybook_code cannot(const struct daybook_journal *journal, struct daybook_error *err)
+{
+    return dbk_fail(err, DAYBOOK_BAD_ARGUMENT, "the engine %s does not offer this operation",
+                    journal->ops->backend);
+}
+
+/* Checks the name and the reason and cuts them to what the trail keeps. */
+static enum daybook_code check_operator(const struct daybook_operator *by,
+                                        struct daybook_operator *ret, struct daybook_error *err)
+{
+    if (by == NULL || by->who.len == 0 || by->who.data == NULL ||
+        (by->why.len > 0 && by->why.data == NULL)) {
+        return dbk_fail(err, DAYBOOK_BAD_ARGUMENT, "an operation needs to say who does it");
+    }
+    ret->who = cut(by->who, DAYBOOK_WHO_BYTES_MAX);
+    ret->why = cut(by->why, DAYBOOK_WHY_BYTES_MAX);
+    return DAYBOOK_OK;
+}
+
+static enum daybook_code check_id(struct daybook_bytes request_id, struct daybook_error *err)
+{
+    if (request_id.data != NULL && request_id.len > 0 && request_id.len <= DAYBOOK_NAME_BYTES_MAX) {
+        return DAYBOOK_OK;
+    }
+    return dbk_fail(err, DAYBOOK_BAD_ARGUMENT, "a request_id is 1 to %u bytes",
+                    DAYBOOK_NAME_BYTES_MAX);
+}
+
+enum daybook_code daybook_journal_release(struct daybook_journal *journal, const char *consumer,
+                                          struct daybook_bytes request_id,
+                                          const struct daybook_operator *by, int64_t now_us,
+                                          int64_t deadline_us, struct daybook_error *err)
+{
+    struct daybook_operator checked = {{NULL, 0}, {NULL, 0}};
+    enum daybook_code code = check_call(journal, consumer, now_us, err);
+
+    if (code == DAYBOOK_OK) {
+        code = check_id(request_id, err);
+    }
+    if (code == DAYBOOK_OK) {
+        code = check_operator(by, &checked, err);
+    }
+    if (code != DAYBOOK_OK) {
+        return code;
+    }
+    return journal->ops->release == NULL
+               ? cannot(journal, err)
+               : journal->ops->release(journal, consumer, request_id, &checked, now_us, deadline_us,
+                                       err);
+}
+
+enum daybook_code daybook_journal_discard(struct daybook_journal *journal, const char *consumer,
+                                          struct daybook_bytes request_id,
+                                          const struct daybook_operator *by, int64_t now_us,
+                                          int64_t deadline_us, struct daybook_error *err)
+{
+    struct daybook_operator checked = {{NULL, 0}, {NULL, 0}};
+    enum daybook_code code = check_call(journal, consumer, now_us, err);
+
+    if (code == DAYBOOK_OK) {
+        code = check_id(request_id, err);
+    }
+    if (code == DAYBOOK_OK) {
+        code = check_operator(by, &checked, err);
+    }
+    if (code == DAYBOOK_OK && checked.why.len == 0) {
+        code = dbk_fail(err, DAYBOOK_BAD_ARGUMENT, "a discard needs to say why");
+    }
+    if (code != DAYBOOK_OK) {
+        return code;
+    }
+    return journal->ops->discard == NULL
+               ? cannot(journal, err)
+               : journal->ops->discard(journal, consumer, request_id, &checked, now_us, deadline_us,
+                                       err);
+}
+
+enum daybook_code daybook_journal_retire(struct daybook_journal *journal, const char *consumer,
+                                         enum daybook_force force,
+                                         const struct daybook_operator *by, int64_t now_us,
+                                         int64_t deadline_us, struct daybook_error *err)
+{
+    struct daybook_operator checked = {{NULL, 0}, {NULL, 0}};
+    enum daybook_code code = check_call(journal, consumer, now_us, err);
+
+    if (code == DAYBOOK_OK) {
+        code = check_operator(by, &checked, err);
+    }
+    if (code != DAYBOOK_OK) {
+        return code;
+    }
+    return journal->ops->retire == NULL
+               ? cannot(journal, err)
+               : journal->ops->retire(journal, consumer, force, &checked, now_us, deadline_us, err);
+}
+
+enum daybook_code daybook_journal_rewind(struct daybook_journal *journal, const char *consumer,
+                                         const struct daybook_operator *by, int64_t now_us,
+                                         int64_t deadline_us, struct daybook_error *err)
+{
+    struct daybook_operator checked = {{NULL, 0}, {NULL, 0}};
+    enum daybook_code code = check_call(journal, consumer, now_us, err);
+
+    if (code == DAYBOOK_OK) {
+        code = check_operator(by, &checked, err);
+    }
+    if (code != DAYBOOK_OK) {
+        return code;
+    }
+    return journal->ops->rewind == NULL
+               ? cannot(journal, err)
+               : journal->ops->rewind(journal, consumer, &checked, now_us, deadline_us, err);
+}
+
+enum daybook_code daybook_journal_quarantine_list(struct daybook_journal *journal,
+                                                  const char *consumer, uint64_t after_position,
+                                                  enum daybook_quarantine_reason reason,
+                                                  struct daybook_batch *batch,
+                                                  struct daybook_quarantine_entry *ret_entries,
+                                                  uint64_t *ret_last, struct daybook_error *err)
+{
+    enum daybook_code code = check_pointer(batch, "the batch", err);
+
+    if (code != DAYBOOK_OK) {
+        return code;
+    }
+    empty_batch(batch);
+    code = check_call(journal, consumer, 0, err);
+    if (code == DAYBOOK_OK) {
+        code = check_pointer(ret_entries, "the array of entries", err);
+    }
+    if (code == DAYBOOK_OK) {
+        code = check_pointer(ret_last, "where the last position goes", err);
+    }
+    if (code != DAYBOOK_OK) {
+        return code;
+    }
+    if ((int)reason < 0 || (int)reason > DAYBOOK_REASON_ATTEMPTS_EXHAUSTED) {
+        return dbk_fail(err, DAYBOOK_BAD_ARGUMENT, "%d is no reason of a quarantine", (int)reason);
+    }
+    return journal->ops->quarantine_list == NULL
+               ? cannot(journal, err)
+               : journal->ops->quarantine_list(journal, consumer, after_position, reason, batch,
+                                               ret_entries, ret_last, err);
+}
+
+enum daybook_code daybook_journal_operations(struct daybook_journal *journal, uint64_t before_no,
+                                             struct daybook_operation *ret, size_t max,
+                                             size_t *ret_count, struct daybook_error *err)
+{
+    enum daybook_code code = check_journal(journal, err);
+
+    if (code == DAYBOOK_OK && max > 0) {
+        code = check_pointer(ret, "the array of operations", err);
+    }
+    if (code == DAYBOOK_OK) {
+        code = check_pointer(ret_count, "where the count goes", err);
+    }
+    if (code != DAYBOOK_OK) {
+        return code;
+    }
+    return journal->ops->operations == NULL
+               ? cannot(journal, err)
+               : journal->ops->operations(journal, before_no, ret, max, ret_count, err);
 }
 
 uint32_t daybook_journal_changes(struct daybook_journal *journal)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names of the journal's vocabulary: consumers, and the reasons of a quarantine. Pure; threads: any.
+ * Names of the journal's vocabulary: consumers, reasons of a quarantine, operations. Pure; threads: any.
  */
 #include "journal/names.h"
 
@@ -32,4 +32,19 @@ const char *daybook_quarantine_reason_name(enum daybook_quarantine_reason reason
         return "attempts_exhausted";
     }
     return "unknown_reason";
+}
+
+const char *daybook_operation_kind_name(enum daybook_operation_kind kind)
+{
+    switch (kind) {
+    case DAYBOOK_OPERATION_RELEASE:
+        return "release";
+    case DAYBOOK_OPERATION_DISCARD:
+        return "discard";
+    case DAYBOOK_OPERATION_RETIRE:
+        return "retire";
+    case DAYBOOK_OPERATION_REWIND:
+        return "rewind";
+    }
+    return "unknown_operation";
 }
