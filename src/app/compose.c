@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The composition of compose.h. */
+#include "app/compose.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <daybook/log.h>
+#include <daybook/sqlite.h>
+
+#include "app/logline.h"
+#include "base/assert.h"
+#include "base/error.h"
+
+#define CHECK_BUDGET_US 500000 /* a destination that answers at the start does so within it */
+#define NAMED_BYTES_MAX 160
+
+/* ---- journal --------------------------------------------------------------------------------- */
+
+void dbk_compose_log_options(const struct dbk_config *config, int64_t now_us,
+                             struct daybook_log_options *ret)
+{
+    *ret = (struct daybook_log_options){
+        .path = config->journal_path,
+        .capacity =
+            {
+                .events_max = config->max_events,
+                /* Zero would be the default; keeping nothing is a negative number. */
+                .retain_acknowledged_us = config->retain_acknowledged_ms == 0
+                                              ? -1
+                                              : config->retain_acknowledged_ms * 1000,
+                .delivery_attempts_max = (uint32_t)config->max_delivery_attempts,
+                .policy = (enum daybook_capacity_policy)config->capacity_policy,
+                .events = dbk_config_event_limits(config),
+            },
+        .bytes_max = config->max_bytes,
+        .free_disk_min = config->min_free_disk,
+        .tail = (enum daybook_tail_policy)config->tail,
+        .threads = DAYBOOK_LOG_THREADED,
+        .now_us = now_us,
+    };
+}
+
+enum daybook_code dbk_compose_journal(const struct dbk_config *config, int64_t now_us,
+                                      struct daybook_journal **ret_journal,
+                                      struct daybook_error *err)
+{
+    struct daybook_log_options options;
+    dbk_compose_log_options(config, now_us, &options);
+    return daybook_log_open(&options, ret_journal, err);
+}
+
+enum daybook_code dbk_compose_register(struct daybook_journal *journal,
+                                       const struct dbk_config *config, int64_t now_us,
+                                       struct daybook_error *err)
+{
+    struct daybook_batch *batch = NULL;
+    enum daybook_code code =
+        daybook_batch_new(1, 1, (uint32_t)config->max_event_bytes, &batch, err);
+    for (size_t i = 0; i < config->consumer_count && code == DAYBOOK_OK; i++) {
+        struct daybook_claim claim = {.consumer = config->consumers[i].name,
+                                      .lease_ms = (uint32_t)config->consumers[i].lease_ms,
+                                      .start = config->consumers[i].start};
+        code = daybook_journal_claim(journal, &claim, now_us, DAYBOOK_NO_DEADLINE, batch, err);
+    }
+    daybook_batch_free(batch);
+    return code;
+}
+
+/* ---- what workers tell ----------------------------------------------------------------------- */
+
+static void set_status(struct dbk_delivery_sink *sink, bool up, const char *reason, int64_t now_us)
+{
+    dbk_mutex_lock(&sink->lock);
+    if (sink->status.up != up || sink->status.since_us == 0) {
+        sink->status.since_us = now_us;
+    }
+    sink->status.up = up;
+    (void)snprintf(sink->status.reason, sizeof sink->status.reason, "%s",
+                   reason != NULL ? reason : "");
+    dbk_mutex_unlock(&sink->lock);
+}
+
+struct dbk_sink_status dbk_delivery_sink_status(struct dbk_delivery_sink *sink)
+{
+    dbk_mutex_lock(&sink->lock);
+    struct dbk_sink_status status = sink->status;
+    dbk_mutex_unlock(&sink->lock);
+    return status;
+}
+
+static struct dbk_delivery_sink *find_sink(struct dbk_delivery_consumer *consumer,
+                                           const struct daybook_sink *sink)
+{
+    for (size_t i = 0; sink != NULL && i < consumer->sink_count; i++) {
+        if (strcmp(consumer->sinks[i].config->name, sink->name) == 0) {
+            return &consumer->sinks[i];
+        }
+    }
+    return NULL;
+}
+
+static enum dbk_write_outcome write_outcome(enum daybook_answer_kind kind)
+{
+    switch (kind) {
+    case DAYBOOK_ANSWER_ACCEPTED:
+        return DBK_WRITE_ACCEPTED;
+    case DAYBOOK_ANSWER_REFUSED:
+        return DBK_WRITE_REFUSED;
+    case DAYBOOK_ANSWER_REJECTED:
+        return DBK_WRITE_REJECTED;
+    case DAYBOOK_ANSWER_UNAVAILABLE:
+        break;
+    }
+    return DBK_WRITE_UNAVAILABLE;
+}
+
+static void log_trouble(struct dbk_delivery_consumer *consumer, const char *message,
+                        const struct daybook_worker_event *event)
+{
+    dbk_log(DBK_LOG_WARNING, message, DBK_LOG_TEXT_FIELD("consumer", consumer->config->name),
+            DBK_LOG_TEXT_FIELD("code", daybook_code_name(event->code)),
+            DBK_LOG_TEXT_FIELD("reason", event->message != NULL ? event->message : ""));
+    consumer->delivery->troubled(consumer->delivery->user);
+}
+
+static void note_destination(struct dbk_delivery_consumer *consumer, struct dbk_delivery_sink *sink,
+                             const struct daybook_worker_event *event)
+{
+    bool up = event->kind == DAYBOOK_WORKER_DESTINATION_UP;
+    const char *reason = event->message != NULL ? event->message : "";
+    set_status(sink, up, up ? NULL : reason, consumer->delivery->now_us(consumer->delivery->user));
+    if (up) {
+        dbk_log(DBK_LOG_INFO, "destination answers",
+                DBK_LOG_TEXT_FIELD("consumer", consumer->config->name),
+                DBK_LOG_TEXT_FIELD("sink", sink->config->name));
+    } else {
+        dbk_log(DBK_LOG_WARNING, "destination unavailable",
+                DBK_LOG_TEXT_FIELD("consumer", consumer->config->name),
+                DBK_LOG_TEXT_FIELD("sink", sink->config->name),
+                DBK_LOG_TEXT_FIELD("reason", reason));
+    }
+}
+
+static void notify(void *user, const struct daybook_worker_event *event)
+{
+    struct dbk_delivery_consumer *consumer = user;
+    struct dbk_delivery_sink *sink = find_sink(consumer, event->sink);
+    switch (event->kind) {
+    case DAYBOOK_WORKER_CLAIM_FAILED:
+        log_trouble(consumer, "claim failed", event);
+        break;
+    case DAYBOOK_WORKER_SETTLE_FAILED:
+        log_trouble(consumer, "verdict failed", event);
+        break;
+    case DAYBOOK_WORKER_REDELIVERED:
+        atomic_fetch_add(&consumer->counters.redelivered, event->count);
+        break;
+    case DAYBOOK_WORKER_WRITE:
+        if (sink != NULL) {
+            atomic_fetch_add(&sink->counters.writes[write_outcome(event->outcome)], 1);
+            dbk_histogram_add(&sink->counters.write_us, (uint64_t)event->duration_us);
+        }
+        break;
+    case DAYBOOK_WORKER_LANDED:
+        if (sink != NULL) {
+            atomic_fetch_add(&sink->counters.records_written, event->count);
+        }
+        break;
+    case DAYBOOK_WORKER_ACKNOWLEDGED:
+        atomic_fetch_add(&consumer->counters.acknowledged, event->count);
+        break;
+    case DAYBOOK_WORKER_FAILED:
+        atomic_fetch_add(&consumer->counters.failed, event->count);
+        break;
+    case DAYBOOK_WORKER_DESTINATION_UP:
+    case DAYBOOK_WORKER_DESTINATION_DOWN:
+        if (sink != NULL) {
+            note_destination(consumer, sink, event);
+        }
+        break;
+    case DAYBOOK_WORKER_MAINTAINED:
+        dbk_log(DBK_LOG_DEBUG, "maintained", DBK_LOG_TEXT_FIELD("consumer", consumer->config->name),
+                DBK_LOG_NUMBER("pruned", event->count));
+        break;
+    case DAYBOOK_WORKER_OTHER_CONSUMERS:
+        dbk_log(DBK_LOG_WARNING,
+                "consumers are registered that this daemon does not run; what they have not seen "
+                "is kept",
+                DBK_LOG_TEXT_FIELD("names", event->message != NULL ? event->message : ""));
+        break;
+    }
+}
+
+static int64_t worker_now(void *user)
+{
+    struct dbk_delivery_consumer *consumer = user;
+    return consumer->delivery->now_us(consumer->delivery->user);
+}
+
+/* ---- workers --------------------------------------------------------------------------------- */
+
+enum daybook_code dbk_delivery_new(const struct dbk_config *config, int64_t (*now_us)(void *user),
+                                   void (*troubled)(void *user), void *user,
+                                   struct dbk_delivery **ret, struct daybook_error *err)
+{
+    struct dbk_delivery *delivery = calloc(1, sizeof *delivery);
+    if (delivery == NULL) {
+        return dbk_fail(err, DAYBOOK_NO_MEMORY, "no memory for the consumers");
+    }
+    delivery->config = config;
+    delivery->now_us = now_us;
+    delivery->troubled = troubled;
+    delivery->user = user;
+    delivery->consumer_count = config->consumer_count;
+    for (size_t i = 0; i < config->consumer_count; i++) {
+        struct dbk_delivery_consumer *consumer = &delivery->consumers[i];
+        consumer->delivery = delivery;
+        consumer->config = &config->consumers[i];
+        consumer->sink_count = consumer->config->sink_count;
+        for (size_t k = 0; k < consumer->sink_count; k++) {
+            consumer->sinks[k].config = &consumer->config->sinks[k];
+            dbk_mutex_init(&consumer->sinks[k].lock, DBK_RANK_METRICS);
+        }
+    }
+    *ret = delivery;
+    return DAYBOOK_OK;
+}
+
+void dbk_delivery_free(struct dbk_delivery *delivery)
+{
+    if (delivery == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < delivery->consumer_count; i++) {
+        for (size_t k = 0; k < delivery->consumers[i].sink_count; k++) {
+            dbk_mutex_release(&delivery->consumers[i].sinks[k].lock);
+        }
+    }
+    free(delivery);
+}
+
+static enum daybook_code open_sink(const struct dbk_config_sink *config, struct daybook_sink **ret,
+                                   struct daybook_error *err)
+{
+    dbk_assert(config->kind == DBK_SINK_SQLITE);
+    struct daybook_sqlite_options options = {.name = config->name,
+                                             .path = config->path,
+                                             .table = config->table,
+                                             .columns = (enum daybook_columns)config->columns};
+    return daybook_sqlite_open(&options, ret, err);
+}
+
+static int64_t monotonic_us(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+/* A destination that does not answer now may do so later: that is what the journal is for. */
+static enum daybook_code check_sink(struct dbk_delivery_consumer *consumer,
+                                    struct dbk_delivery_sink *state, struct daybook_sink *sink,
+                                    struct daybook_error *err)
+{
+    int64_t now_us = consumer->delivery->now_us(consumer->delivery->user);
+    struct daybook_error why = {0};
+    enum daybook_code code = sink->ops->check(sink, monotonic_us() + CHECK_BUDGET_US, &why);
+    set_status(state, code == DAYBOOK_OK, why.message, now_us);
+    if (code == DAYBOOK_BAD_CONFIG) {
+        return dbk_fail(err, code, "consumer %s, destination %s: %.*s", consumer->config->name,
+                        state->config->name, NAMED_BYTES_MAX, why.message);
+    }
+    if (code != DAYBOOK_OK) {
+        dbk_log(DBK_LOG_WARNING, "destination does not answer yet",
+                DBK_LOG_TEXT_FIELD("consumer", consumer->config->name),
+                DBK_LOG_TEXT_FIELD("sink", state->config->name),
+                DBK_LOG_TEXT_FIELD("reason", why.message));
+    }
+    return DAYBOOK_OK;
+}
+
+static enum daybook_code start_worker(struct dbk_delivery_consumer *consumer,
+                                      struct daybook_journal *journal, struct daybook_error *err)
+{
+    const struct dbk_config_consumer *c = consumer->config;
+    struct daybook_sink *sinks[DAYBOOK_WORKER_SINKS_MAX] = {NULL};
+    size_t opened = 0;
+    enum daybook_code code = DAYBOOK_OK;
+    while (opened < consumer->sink_count && code == DAYBOOK_OK) {
+        code = open_sink(consumer->sinks[opened].config, &sinks[opened], err);
+        if (code == DAYBOOK_OK) {
+            opened++;
+            code = check_sink(consumer, &consumer->sinks[opened - 1], sinks[opened - 1], err);
+        }
+    }
+    if (code == DAYBOOK_OK) {
+        struct daybook_worker_options options = {
+            .consumer = c->name,
+            .claim_batch = (uint32_t)c->claim_batch,
+            .claim_bytes = c->claim_bytes,
+            .key_run = (uint32_t)c->key_run,
+            .lease_ms = (uint32_t)c->lease_ms,
+            .write_timeout_ms = (uint32_t)c->write_timeout_ms,
+            .poll_interval_ms = (uint32_t)c->poll_interval_ms,
+            .maintain_interval_ms = (uint32_t)c->maintain_interval_ms,
+            .hand_outs_max = (uint32_t)c->max_hand_outs,
+            .start = c->start,
+            .sinks = sinks,
+            .sink_count = opened,
+            .now_us = worker_now,
+            .notify = notify,
+            .user = consumer,
+        };
+        code = daybook_worker_new(journal, &options, &consumer->worker, err);
+    }
+    if (code != DAYBOOK_OK) {
+        while (opened > 0) {
+            opened--;
+            sinks[opened]->ops->close(sinks[opened]);
+        }
+        return code;
+    }
+    code = daybook_worker_start(consumer->worker, err);
+    if (code != DAYBOOK_OK) {
+        daybook_worker_free(consumer->worker);
+        consumer->worker = NULL;
+    }
+    consumer->running = code == DAYBOOK_OK;
+    return code;
+}
+
+enum daybook_code dbk_delivery_start(struct dbk_delivery *delivery, struct daybook_journal *journal,
+                                     struct daybook_error *err)
+{
+    for (size_t i = 0; i < delivery->consumer_count; i++) {
+        enum daybook_code code = start_worker(&delivery->consumers[i], journal, err);
+        if (code != DAYBOOK_OK) {
+            struct dbk_delivery_report reports[DAYBOOK_CONSUMERS_MAX];
+            (void)dbk_delivery_stop(delivery, 0, reports);
+            return code;
+        }
+    }
+    return DAYBOOK_OK;
+}
+
+size_t dbk_delivery_stop(struct dbk_delivery *delivery, uint32_t budget_ms,
+                         struct dbk_delivery_report *ret_reports)
+{
+    struct daybook_worker *workers[DAYBOOK_CONSUMERS_MAX];
+    size_t consumer_of[DAYBOOK_CONSUMERS_MAX];
+    struct daybook_drain_report reports[DAYBOOK_CONSUMERS_MAX];
+    memset(reports, 0, sizeof reports);
+    size_t count = 0;
+    for (size_t i = 0; i < delivery->consumer_count; i++) {
+        ret_reports[i] =
+            (struct dbk_delivery_report){.consumer = delivery->config->consumers[i].name};
+        if (delivery->consumers[i].worker != NULL) {
+            consumer_of[count] = i;
+            workers[count++] = delivery->consumers[i].worker;
+        }
+    }
+    size_t abandoned = 0;
+    if (count > 0) {
+        daybook_workers_drain(workers, count, budget_ms, reports);
+    }
+    for (size_t w = 0; w < count; w++) {
+        struct dbk_delivery_consumer *consumer = &delivery->consumers[consumer_of[w]];
+        ret_reports[consumer_of[w]].report = reports[w];
+        abandoned += reports[w].reported ? 0 : 1;
+        daybook_worker_free(consumer->worker);
+        consumer->worker = NULL;
+        consumer->running = false;
+    }
+    return abandoned;
+}

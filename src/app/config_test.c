@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The configuration: every refusal with line and column, every default, every unit. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "app/config.h"
+
+static enum daybook_code parse(const char *yaml, struct dbk_config **ret, struct daybook_error *err)
+{
+    return dbk_config_parse("c.yaml", (struct daybook_bytes){yaml, strlen(yaml)}, ret, err);
+}
+
+/* The refusal begins with `c.yaml:LINE:COLUMN:` and names what `part` says. */
+static void expect_refusal(const char *yaml, const char *where, const char *part)
+{
+    struct dbk_config *config = NULL;
+    struct daybook_error err = {0};
+    if (parse(yaml, &config, &err) != DAYBOOK_BAD_CONFIG) {
+        fail_msg("not refused: %s", yaml);
+    }
+    assert_null(config);
+    if (strncmp(err.message, where, strlen(where)) != 0 || strstr(err.message, part) == NULL) {
+        fail_msg("\"%s\" instead of \"%s ... %s\"", err.message, where, part);
+    }
+    assert_null(strchr(err.message, '\n'));
+}
+
+static void test_defaults_are_the_promised_ones(void **state)
+{
+    (void)state;
+    struct dbk_config *c = NULL;
+    assert_int_equal(dbk_config_load(NULL, &c, NULL), DAYBOOK_OK);
+    assert_string_equal(c->listen_address, "127.0.0.1:8377");
+    assert_true(dbk_address_is_loopback(&c->address));
+    assert_string_equal(c->listen_unix, "");
+    assert_int_equal(c->max_body_bytes, 16 << 20);
+    assert_int_equal(c->max_connections, 10000);
+    assert_int_equal(c->idle_timeout_ms, 60000);
+    assert_string_equal(c->journal_path, "./daybook-data");
+    assert_int_equal(c->identity, DAYBOOK_IDENTITY_ANY);
+    assert_int_equal(c->max_events, 1000000);
+    assert_int_equal(c->max_bytes, INT64_C(16) << 30);
+    assert_int_equal(c->min_free_disk, 256 << 20);
+    assert_int_equal(c->tail, DAYBOOK_TAIL_REFUSE);
+    assert_int_equal(c->max_event_bytes, 256 << 10);
+    assert_int_equal(c->max_delivery_attempts, 8);
+    assert_int_equal(c->retain_acknowledged_ms, 24 * 3600 * 1000);
+    assert_int_equal(c->consumer_count, 1);
+    const struct dbk_config_consumer *n = &c->consumers[0];
+    assert_string_equal(n->name, "billing");
+    assert_int_equal(n->claim_batch, 256);
+    assert_int_equal(n->claim_bytes, 8 << 20);
+    assert_int_equal(n->key_run, 32);
+    assert_int_equal(n->lease_ms, 30000);
+    assert_int_equal(n->write_timeout_ms, 10000);
+    assert_int_equal(n->poll_interval_ms, 250);
+    assert_int_equal(n->maintain_interval_ms, 60000);
+    assert_int_equal(n->max_hand_outs, 64);
+    assert_int_equal(n->start.kind, DAYBOOK_START_OLDEST);
+    assert_int_equal(n->sink_count, 1);
+    assert_string_equal(n->sinks[0].name, "ledger");
+    assert_string_equal(n->sinks[0].path, "./daybook-data/usage.db");
+    assert_string_equal(n->sinks[0].table, "usage");
+    assert_int_equal(c->drain_grace_ms, 0);
+    assert_int_equal(c->drain_deadline_ms, 10000);
+    assert_int_equal(c->flush_timeout_ms, 10000);
+    assert_int_equal(c->log_level, DBK_LOG_INFO);
+    assert_int_equal(c->log_format, DBK_LOG_TEXT);
+    dbk_config_free(c);
+}
+
+static void test_a_whole_file(void **state)
+{
+    (void)state;
+    struct dbk_config *c = NULL;
+    struct daybook_error err = {0};
+    enum daybook_code code =
+        parse("listen: { address: \"[::1]:0\", unix: /run/d.sock, max_body_bytes: 1MiB }\n"
+              "journal:\n"
+              "  path: /var/lib/daybook   # a comment\n"
+              "  identity: uuidv7\n"
+              "  retain_acknowledged: 0s\n"
+              "consumers:\n"
+              "  - name: billing\n"
+              "    lease: 9s\n"
+              "    write_timeout: 3s\n"
+              "    start: 2026-01-01T00:00:00Z\n"
+              "    sinks: [ { kind: sqlite, name: ledger, path: a.db, columns: lenient } ]\n"
+              "  - name: audit\n"
+              "    start: 17\n"
+              "    sinks:\n"
+              "      - { kind: sqlite, name: copy, path: b.db }\n"
+              "      - { kind: sqlite, name: other, path: c.db, table: rows }\n"
+              "shutdown: { drain_grace: 5s }\n"
+              "log: { level: debug, format: json }\n",
+              &c, &err);
+    if (code != DAYBOOK_OK) {
+        fail_msg("%s", err.message);
+    }
+    assert_int_equal(c->max_body_bytes, 1 << 20);
+    assert_string_equal(c->listen_unix, "/run/d.sock");
+    assert_int_equal(c->address.storage.ss_family, AF_INET6);
+    assert_string_equal(c->journal_path, "/var/lib/daybook");
+    assert_int_equal(c->identity, DAYBOOK_IDENTITY_UUIDV7);
+    assert_int_equal(c->retain_acknowledged_ms, 0);
+    assert_int_equal(c->consumer_count, 2);
+    assert_int_equal(c->consumers[0].lease_ms, 9000);
+    assert_int_equal(c->consumers[0].start.kind, DAYBOOK_START_TIME);
+    assert_int_equal(c->consumers[0].sinks[0].columns, DAYBOOK_COLUMNS_LENIENT);
+    assert_int_equal(c->consumers[1].start.kind, DAYBOOK_START_POSITION);
+    assert_int_equal(c->consumers[1].start.value, 17);
+    assert_int_equal(c->consumers[1].sink_count, 2);
+    assert_string_equal(c->consumers[1].sinks[1].table, "rows");
+    assert_int_equal(c->drain_grace_ms, 5000);
+    assert_int_equal(c->log_format, DBK_LOG_JSON);
+    dbk_config_free(c);
+}
+
+static void test_unknown_keys(void **state)
+{
+    (void)state;
+    expect_refusal("listen:\n  adress: 127.0.0.1:1\n", "c.yaml:2:3:", "unknown key \"adress\"");
+    expect_refusal("listen:\n  adress: 127.0.0.1:1\n", "c.yaml:2:3:", "address unix");
+    expect_refusal("auth: { tokens_file: x }\n", "c.yaml:1:1:", "unknown key \"auth\"");
+    expect_refusal("consumers:\n  - name: a\n    kind: x\n", "c.yaml:3:5:", "unknown key \"kind\"");
+    expect_refusal("consumers:\n  - name: a\n    sinks:\n      - {kind: sqlite, path: p, url: u}\n",
+                   "c.yaml:4:33:", "unknown key \"url\"");
+    expect_refusal("listen.address: 127.0.0.1:1\n",
+                   "c.yaml:1:1:", "unknown key \"listen.address\"");
+}
+
+static void test_wrong_types(void **state)
+{
+    (void)state;
+    expect_refusal("listen: 5\n", "c.yaml:1:9:", "is a single value, but a mapping");
+    expect_refusal("listen:\n  address: [a]\n", "c.yaml:2:12:", "is a list, but a single value");
+    expect_refusal("consumers: {name: a}\n", "c.yaml:1:12:", "is a mapping, but a list");
+    expect_refusal("consumers: [a]\n", "c.yaml:1:13:", "is a single value, but a mapping");
+    expect_refusal("- a\n", "c.yaml:1:1:", "is a list, but a mapping of keys");
+    expect_refusal("listen:\n  max_connections: many\n", "c.yaml:2:20:", "is no whole number");
+    expect_refusal("listen:\n  insecure: yes\n", "c.yaml:2:13:", "neither true nor false");
+    expect_refusal("journal:\n  path:\n", "c.yaml:2:8:", "has no value");
+}
+
+static void test_impossible_values(void **state)
+{
+    (void)state;
+    expect_refusal("listen: {address: here}\n", "c.yaml:1:19:", "no address with a port");
+    expect_refusal("listen: {address: 127.0.0.1:70000}\n", "c.yaml:1:19:", "no address");
+    expect_refusal("listen: {address: 0.0.0.0:80}\n", "c.yaml:1:19:", "is not loopback");
+    expect_refusal("listen: {address: null}\n", "c.yaml:1:19:", "listen nowhere");
+    expect_refusal("listen: {idle_timeout: 30}\n", "c.yaml:1:24:", "has no unit");
+    expect_refusal("listen: {idle_timeout: 30x}\n", "c.yaml:1:24:", "unknown unit \"x\"");
+    expect_refusal("listen: {idle_timeout: 10ms}\n", "c.yaml:1:24:", "too small: at least 1000ms");
+    expect_refusal("listen: {max_body_bytes: 16MB}\n", "c.yaml:1:26:", "unknown unit \"MB\"");
+    expect_refusal("listen: {max_body_bytes: 2TiB}\n", "c.yaml:1:26:", "too large");
+    expect_refusal("journal: {max_events: 0}\n", "c.yaml:1:23:", "too small: at least 1");
+    expect_refusal("journal: {max_events: 99999999999999999999}\n", "c.yaml:1:23:", "whole number");
+    expect_refusal("journal: {backend: postgres}\n", "c.yaml:1:20:", "write log");
+    expect_refusal("journal: {on_undurable: serve}\n",
+                   "c.yaml:1:25:", "write refuse, the only one");
+    expect_refusal("journal: {capacity_policy: drop_oldest}\n", "c.yaml:1:28:", "write refuse");
+    expect_refusal("log: {level: loud}\n", "c.yaml:1:14:", "debug or info or warning or error");
+    expect_refusal("consumers: []\n", "c.yaml:1:12:", "has 0 entries");
+    expect_refusal("consumers:\n  - name: A\n", "c.yaml:2:11:", "is no name");
+    expect_refusal("consumers:\n  - lease: 10s\n", "c.yaml:2:5:", "consumers[].name: is missing");
+    expect_refusal("consumers:\n  - name: a\n", "c.yaml:2:5:", "consumers[].sinks: is missing");
+    expect_refusal("consumers:\n  - name: a\n    start: soon\n", "c.yaml:3:12:", "is no start");
+    expect_refusal("consumers:\n  - name: a\n    sinks: [{kind: kafka}]\n",
+                   "c.yaml:3:20:", "\"kafka\" is not known here: write sqlite");
+    expect_refusal("consumers:\n  - name: a\n    sinks: [{kind: sqlite}]\n",
+                   "c.yaml:3:13:", "consumers[].sinks[].path: is missing");
+}
+
+#define SINK "sinks: [{kind: sqlite, path: p}]\n"
+
+static void test_values_that_contradict_each_other(void **state)
+{
+    (void)state;
+    expect_refusal("consumers:\n  - name: a\n    lease: 9s\n    " SINK, "c.yaml:3:12:",
+                   "10000ms is more than a third of the lease (9000ms): at most 3000ms");
+    expect_refusal("consumers:\n  - name: a\n    write_timeout: 20s\n    " SINK,
+                   "c.yaml:3:20:", "third of the lease");
+    expect_refusal("consumers:\n  - name: a\n    " SINK "  - name: a\n    " SINK,
+                   "c.yaml:4:11:", "the name of another consumer");
+    expect_refusal("consumers:\n  - name: a\n    " SINK "  - name: b\n    " SINK,
+                   "c.yaml:5:20:", "two destinations have this name");
+}
+
+static void test_what_is_no_yaml(void **state)
+{
+    (void)state;
+    expect_refusal("listen: {\n", "c.yaml:2:1:", "is no YAML");
+    expect_refusal("log: {level: info}\nlog: {level: debug}\n", "c.yaml:2:1:", "is given twice");
+    expect_refusal("log: {level: info}\n---\nlog: {}\n", "c.yaml:3:1:", "a second document");
+    expect_refusal("journal: {path: \"a\\0b\"}\n", "c.yaml:1:17:", "holds a NUL");
+    expect_refusal("a: &x [*x]\n", "c.yaml:1:1:", "unknown key");
+}
+
+static void test_a_file_that_is_missing(void **state)
+{
+    (void)state;
+    struct dbk_config *c = NULL;
+    struct daybook_error err = {0};
+    assert_int_equal(dbk_config_load("/nonexistent/daybook.yaml", &c, &err), DAYBOOK_NOT_FOUND);
+    assert_non_null(strstr(err.message, "/nonexistent/daybook.yaml"));
+}
+
+static void test_units(void **state)
+{
+    (void)state;
+    int64_t ms = 0;
+    uint64_t bytes = 0;
+    assert_int_equal(dbk_duration_parse("2d", &ms, NULL), DAYBOOK_OK);
+    assert_int_equal(ms, 2 * 24 * 3600 * 1000);
+    assert_int_equal(dbk_duration_parse("0s", &ms, NULL), DAYBOOK_OK);
+    assert_int_equal(ms, 0);
+    assert_int_equal(dbk_size_parse("3TiB", &bytes, NULL), DAYBOOK_OK);
+    assert_int_equal(bytes, INT64_C(3) << 40);
+    assert_int_equal(dbk_size_parse("7B", &bytes, NULL), DAYBOOK_OK);
+    assert_int_equal(bytes, 7);
+    assert_int_equal(dbk_duration_parse("1.5s", &ms, NULL), DAYBOOK_BAD_CONFIG);
+    assert_int_equal(dbk_duration_parse("-1s", &ms, NULL), DAYBOOK_BAD_CONFIG);
+    assert_int_equal(dbk_duration_parse("9999999999999999d", &ms, NULL), DAYBOOK_BAD_CONFIG);
+    assert_int_equal(dbk_size_parse("", &bytes, NULL), DAYBOOK_BAD_CONFIG);
+}
+
+/* The page is written from the table; what is checked in must be what the table says. */
+static void test_documentation_is_the_table(void **state)
+{
+    (void)state;
+    const char *root = getenv("DAYBOOK_SOURCE_ROOT");
+    if (root == NULL) {
+        print_message("DAYBOOK_SOURCE_ROOT is not set: run it by meson test\n");
+        skip();
+    }
+    char path[1024];
+    (void)snprintf(path, sizeof path, "%s/docs/configuration.md", root);
+    FILE *file = fopen(path, "re");
+    if (file == NULL) {
+        fail_msg("%s is missing: daybook help --configuration > docs/configuration.md", path);
+        return;
+    }
+    static char wanted[64 * 1024];
+    static char found[64 * 1024];
+    FILE *out = fmemopen(wanted, sizeof wanted, "w");
+    assert_non_null(out);
+    dbk_config_write_docs(out);
+    assert_int_equal(fclose(out), 0);
+    size_t n = fread(found, 1, sizeof found - 1, file);
+    found[n] = '\0';
+    (void)fclose(file);
+    if (strcmp(wanted, found) != 0) {
+        fail_msg("docs/configuration.md is not what the table says: "
+                 "daybook help --configuration > docs/configuration.md");
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_defaults_are_the_promised_ones),
+        cmocka_unit_test(test_a_whole_file),
+        cmocka_unit_test(test_unknown_keys),
+        cmocka_unit_test(test_wrong_types),
+        cmocka_unit_test(test_impossible_values),
+        cmocka_unit_test(test_values_that_contradict_each_other),
+        cmocka_unit_test(test_what_is_no_yaml),
+        cmocka_unit_test(test_a_file_that_is_missing),
+        cmocka_unit_test(test_units),
+        cmocka_unit_test(test_documentation_is_the_table),
+    };
+    return cmocka_run_group_tests_name("config", tests, NULL, NULL);
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The program's own counters, and the page of /metrics (contract section 7).
+ *
+ * Labels are closed sets or names of the configuration, never what a client sent. Counters are since
+ * the start of the process, but for those that the journal keeps durably (S5). Threads: counters any;
+ * the page is written from one snapshot that its caller took.
+ */
+#ifndef DBK_APP_METRICS_H
+#define DBK_APP_METRICS_H
+
+#include <stdatomic.h>
+
+#include <daybook/journal.h>
+#include <daybook/worker.h>
+
+#include "app/config.h"
+#include "app/text.h"
+
+enum dbk_append_outcome {
+    DBK_APPEND_ACCEPTED,
+    DBK_APPEND_ALREADY_PRESENT,
+    DBK_APPEND_CONFLICT,
+    DBK_APPEND_AT_CAPACITY,
+    DBK_APPEND_INVALID,
+    DBK_APPEND_BACKEND,
+    DBK_APPEND_TIMED_OUT,
+    DBK_APPEND_OUTCOMES
+};
+
+enum dbk_write_outcome {
+    DBK_WRITE_ACCEPTED,
+    DBK_WRITE_REFUSED,
+    DBK_WRITE_REJECTED,
+    DBK_WRITE_UNAVAILABLE,
+    DBK_WRITE_OUTCOMES
+};
+
+/* Powers of two of microseconds or events; see struct daybook_histogram. */
+struct dbk_histogram {
+    _Atomic uint64_t count;
+    _Atomic uint64_t sum;
+    _Atomic uint64_t buckets[DAYBOOK_HISTOGRAM_BUCKETS];
+};
+
+struct dbk_sink_counters {
+    _Atomic uint64_t records_written;
+    _Atomic uint64_t writes[DBK_WRITE_OUTCOMES];
+    struct dbk_histogram write_us;
+};
+
+struct dbk_consumer_counters {
+    _Atomic uint64_t acknowledged;
+    _Atomic uint64_t failed;
+    _Atomic uint64_t redelivered;
+};
+
+struct dbk_append_counters {
+    _Atomic uint64_t outcomes[DBK_APPEND_OUTCOMES];
+    _Atomic uint64_t unheard; /* refused for want of durability, and the client had gone (M2) */
+    struct dbk_histogram append_us;
+};
+
+void dbk_histogram_add(struct dbk_histogram *histogram, uint64_t value);
+/* Every code that an append can answer with has one; what else there is counts as backend. */
+enum dbk_append_outcome dbk_append_outcome_of(enum daybook_code code);
+
+/* What the page is written from. Pointers borrowed for the call. */
+struct dbk_metrics_sink {
+    const char *name;
+    bool up;
+    const struct dbk_sink_counters *counters;
+};
+struct dbk_metrics_consumer {
+    struct daybook_consumer_stats stats;
+    const struct dbk_consumer_counters *counters; /* NULL: registered, but not run here */
+    struct dbk_metrics_sink sinks[DAYBOOK_WORKER_SINKS_MAX];
+    size_t sink_count;
+};
+struct dbk_metrics_page {
+    const struct daybook_journal_stats *journal; /* NULL: not open */
+    const struct dbk_append_counters *appends;
+    uint64_t appends_in_flight;
+    const struct dbk_metrics_consumer *consumers;
+    size_t consumer_count;
+};
+
+/* The Prometheus text format, version 0.0.4. */
+void dbk_metrics_write(struct dbk_text *text, const struct dbk_metrics_page *page);
+
+#endif

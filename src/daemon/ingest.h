@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From a request body to events, and from their results to an answer (P).
+ *
+ * A body is read whole before anything of it is stored. Each event of a batch is judged by itself; what
+ * refuses a body as a whole (no JSON, a malformed array, too many events) stores nothing of it. Threads:
+ * one at a time per body.
+ */
+#ifndef DBK_DAEMON_INGEST_H
+#define DBK_DAEMON_INGEST_H
+
+#include <daybook/journal.h>
+
+#include "daemon/answer.h"
+
+#define DBK_BODY_EVENTS_MAX                                                                        \
+    131072u /* of one body; errors listed in an answer are bounded by it too */
+
+enum dbk_body_kind { DBK_BODY_JSON, DBK_BODY_NDJSON };
+
+/* One event of a body, good or bad. */
+struct dbk_item {
+    uint64_t line;  /* NDJSON: from 1 */
+    uint32_t event; /* its place in `events`, with code OK */
+    enum daybook_code code;
+    struct daybook_bytes request_id; /* empty: not known */
+    const char *message;             /* with a failure; in the arena */
+    uint64_t offset;                 /* in the body, with MALFORMED_JSON */
+};
+
+struct dbk_arena_chunk;
+
+/* A body taken apart. Events borrow from the body and from `chunks`. */
+struct dbk_ingest {
+    enum dbk_body_kind kind;
+    bool many;
+    struct dbk_item *items;
+    size_t item_count;
+    struct daybook_event *events;
+    size_t event_count;
+    size_t room; /* of both arrays */
+    struct dbk_arena_chunk *chunks;
+};
+
+void dbk_ingest_release(struct dbk_ingest *ingest);
+
+/* Takes a body apart. Returns OK (also when single events are bad), or what refuses the whole body:
+ * MALFORMED_JSON, TOO_LARGE, NO_MEMORY. */
+enum daybook_code dbk_ingest_parse(struct daybook_bytes body, enum dbk_body_kind kind,
+                                   const struct daybook_event_limits *limits,
+                                   struct dbk_ingest *ingest, struct daybook_error *err);
+
+/* The answer to a body that was refused as a whole. */
+void dbk_ingest_answer_refused(const struct daybook_error *err, struct dbk_answer *answer);
+
+/* The answer to a body that was taken apart. `results`: one for each of `events`; NULL: all of them have
+ * `instead`, told by `detail` (draining, timed_out, backend). */
+void dbk_ingest_answer(const struct dbk_ingest *ingest, const struct daybook_append_result *results,
+                       enum daybook_code instead, const char *detail, struct dbk_answer *answer);
+
+#endif
