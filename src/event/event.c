@@ -161,10 +161,16 @@ struct field {
     enum dbk_json_token kind; /* FAULT: the member is missing */
 };
 
-static enum member member_of(struct daybook_bytes name)
+/* The field that the name just scanned stands for. */
+static enum member member_of(const struct dbk_json *scan)
 {
+    struct daybook_bytes name = dbk_json_token_bytes(scan);
     for (unsigned m = 0; m < MEMBERS; m++) {
-        if (dbk_json_string_is(name, member_names[m])) {
+        bool is = scan->escaped
+                      ? dbk_json_string_is(name, member_names[m])
+                      : name.len == member_names[m].len + 2 &&
+                            memcmp(name.data + 1, member_names[m].data, name.len - 2) == 0;
+        if (is) {
             return (enum member)m;
         }
     }
@@ -269,7 +275,7 @@ static enum daybook_code scan_record(struct daybook_bytes json, struct dbk_json_
         if (token != DBK_JSON_NAME || scan.depth != 1) {
             continue;
         }
-        enum member member = member_of(dbk_json_token_bytes(&scan));
+        enum member member = member_of(&scan);
         token = dbk_json_next(&scan);
         if (member == MEMBERS || token == DBK_JSON_FAULT || fields[member].kind != DBK_JSON_FAULT) {
             continue;

@@ -78,7 +78,8 @@ static void leave_step(struct comparison *c, struct pair *pair)
     pair->names_base = c->names.count;
     pair->lookup = LOOKUP_SORTED;
     while (next_item(&walk, c->depth, &item)) {
-        if (!dbk_json_names_add(&c->names, item.name, (size_t)(item.name.data - c->b.data))) {
+        if (!dbk_json_names_add(&c->names, dbk_json_string_hash(item.name),
+                                (size_t)(item.name.data - c->b.data))) {
             c->names.count = pair->names_base;
             pair->lookup = LOOKUP_ONE_BY_ONE;
             return;

@@ -74,8 +74,9 @@ struct dbk_json_names {
 
 void dbk_json_names_init(struct dbk_json_names *names);
 void dbk_json_names_release(struct dbk_json_names *names);
-/* Adds a name; `token` stands at `offset` of the text. False: no memory, and nothing was added. */
-bool dbk_json_names_add(struct dbk_json_names *names, struct daybook_bytes token, size_t offset);
+/* Adds a name that stands at `offset` of the text; `hash` is its dbk_json_string_hash. False: no memory,
+ * and nothing was added. */
+bool dbk_json_names_add(struct dbk_json_names *names, uint32_t hash, size_t offset);
 /* Sorts the names from `base` on, so that dbk_json_names_find finds among them. */
 void dbk_json_names_sort(struct dbk_json_names *names, uint32_t base, struct daybook_bytes text);
 /* The name from `base` on that equals `token`, a scanned string of this or another text; NULL when

@@ -42,13 +42,13 @@ static bool grow(struct dbk_json_names *names)
     return true;
 }
 
-bool dbk_json_names_add(struct dbk_json_names *names, struct daybook_bytes token, size_t offset)
+bool dbk_json_names_add(struct dbk_json_names *names, uint32_t hash, size_t offset)
 {
     if (names->count == names->room && !grow(names)) {
         return false;
     }
     struct dbk_json_name *name = &names->open[names->count++];
-    name->hash = dbk_json_string_hash(token);
+    name->hash = hash;
     name->offset = (uint32_t)offset;
     return true;
 }
@@ -145,6 +145,23 @@ const struct dbk_json_name *dbk_json_names_find(const struct dbk_json_names *nam
     return NULL;
 }
 
+/* Notes names that stand twice among a few. A bit for each hash seen tells most names at once. */
+static void find_pairwise(const struct daybook_bytes *text, const struct dbk_json_name *list,
+                          size_t count, size_t *found)
+{
+    uint64_t seen[4] = {0};
+    for (size_t i = 0; i < count; i++) {
+        uint64_t bit = UINT64_C(1) << (list[i].hash & 63);
+        uint64_t *word = &seen[list[i].hash >> 6 & 3];
+        for (size_t j = 0; (*word & bit) != 0 && j < i; j++) {
+            if (list[i].hash == list[j].hash && compare_names(text, &list[i], &list[j]) == 0) {
+                note(&list[i], &list[j], found);
+            }
+        }
+        *word |= bit;
+    }
+}
+
 bool dbk_json_names_close(struct dbk_json_names *names, uint32_t base, struct daybook_bytes text,
                           size_t *ret_offset)
 {
@@ -153,13 +170,7 @@ bool dbk_json_names_close(struct dbk_json_names *names, uint32_t base, struct da
     size_t found = SIZE_MAX;
     names->count = base;
     if (count <= PAIRWISE_MAX) {
-        for (size_t i = 1; i < count; i++) {
-            for (size_t j = 0; j < i; j++) {
-                if (list[i].hash == list[j].hash && compare_names(&text, &list[i], &list[j]) == 0) {
-                    note(&list[i], &list[j], &found);
-                }
-            }
-        }
+        find_pairwise(&text, list, count, &found);
     } else {
         sort_names(&text, list, count);
         for (size_t i = 1; i < count; i++) {

@@ -6,7 +6,6 @@
 
 #include <string.h>
 
-#include "base/bytes.h"
 #include "base/error.h"
 #include "json/scan.h"
 
@@ -19,9 +18,6 @@ enum expect {
     EXPECT_END,          /* after the outermost value */
     EXPECT_NOTHING       /* FAULT or END was returned */
 };
-
-#define ONES UINT64_C(0x0101010101010101)
-#define HIGHS UINT64_C(0x8080808080808080)
 
 void dbk_json_init(struct dbk_json *json, struct daybook_bytes text, struct dbk_json_names *names)
 {
@@ -83,32 +79,6 @@ static size_t skip_space(const struct dbk_json *json, size_t at)
 {
     while (at < json->len && (json->text[at] == ' ' || json->text[at] == '\n' ||
                               json->text[at] == '\t' || json->text[at] == '\r')) {
-        at++;
-    }
-    return at;
-}
-
-/* The offset of the first byte from `at` on that is no plain ASCII inside a string: a quote, a
- * backslash, a control character, a byte over 0x7f, or the end. Eight bytes a step: a byte below a
- * bound borrows into its own high bit; a borrow into the next byte shows only above a true hit. */
-static size_t skip_plain(const struct dbk_json *json, size_t at)
-{
-    while (at + 8 <= json->len) {
-        uint64_t x = dbk_get_u64((const uint8_t *)json->text + at);
-        uint64_t quote = x ^ (ONES * '"');
-        uint64_t slash = x ^ (ONES * '\\');
-        uint64_t hit = ((x - ONES * 0x20) | (quote - ONES) | (slash - ONES) | x) & HIGHS;
-        if (hit != 0) {
-            /* Bytes over 0x7f hit by themselves, so no complement of x is needed in the terms. */
-            return at + (size_t)__builtin_ctzll(hit) / 8;
-        }
-        at += 8;
-    }
-    while (at < json->len) {
-        unsigned char c = (unsigned char)json->text[at];
-        if (c < 0x20 || c > 0x7f || c == '"' || c == '\\') {
-            break;
-        }
         at++;
     }
     return at;
@@ -207,7 +177,7 @@ static size_t scan_string(struct dbk_json *json, size_t at)
     json->escaped = false;
     at++;
     for (;;) {
-        at = skip_plain(json, at);
+        at = (size_t)(dbk_json_skip_plain(json->text + at, json->text + json->len) - json->text);
         if (at >= json->len) {
             (void)fail(json, DBK_JSON_TRUNCATED, json->len);
             return 0;
@@ -390,9 +360,12 @@ static enum dbk_json_token scan_name(struct dbk_json *json, size_t at)
     if (colon >= json->len || json->text[colon] != ':') {
         return unexpected(json, colon);
     }
-    if (json->names != NULL &&
-        !dbk_json_names_add(json->names, (struct daybook_bytes){json->text + at, end - at}, at)) {
-        return fail(json, DBK_JSON_OUT_OF_MEMORY, at);
+    if (json->names != NULL) {
+        struct daybook_bytes token = {json->text + at, end - at};
+        uint32_t hash = json->escaped ? dbk_json_string_hash(token) : dbk_json_plain_hash(token);
+        if (!dbk_json_names_add(json->names, hash, at)) {
+            return fail(json, DBK_JSON_OUT_OF_MEMORY, at);
+        }
     }
     (void)emit(json, DBK_JSON_NAME, at, end);
     json->at = colon + 1;

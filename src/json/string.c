@@ -6,6 +6,9 @@
 
 #include <string.h>
 
+#include "base/bytes.h"
+#include "json/scan.h"
+
 #define HASH_FACTOR UINT64_C(0x9e3779b97f4a7c15) /* 2^64 by the golden ratio, odd */
 
 static bool is_continuation(char c)
@@ -164,6 +167,9 @@ size_t dbk_json_string_decode(struct daybook_bytes token, char *buf, size_t room
 
 int dbk_json_string_compare(struct daybook_bytes a, struct daybook_bytes b)
 {
+    if (a.len == b.len && (a.len == 0 || memcmp(a.data, b.data, a.len) == 0)) {
+        return 0;
+    }
     struct daybook_bytes plain_a = inside(a);
     struct daybook_bytes plain_b = inside(b);
     if (!has_escape(plain_a) && !has_escape(plain_b)) {
@@ -188,6 +194,9 @@ int dbk_json_string_compare(struct daybook_bytes a, struct daybook_bytes b)
 bool dbk_json_string_is(struct daybook_bytes token, struct daybook_bytes plain)
 {
     struct daybook_bytes text = inside(token);
+    if (text.len < plain.len) {
+        return false; /* an escape is never shorter than what it stands for */
+    }
     if (!has_escape(text)) {
         return text.len == plain.len &&
                (plain.len == 0 || memcmp(text.data, plain.data, plain.len) == 0);
@@ -214,46 +223,51 @@ static uint32_t finish(uint64_t hash, size_t len)
     return (uint32_t)(mix(hash, len) >> 16);
 }
 
-static uint32_t plain_hash(struct daybook_bytes plain)
+/* Fewer than eight bytes as a little-endian word. Loads that overlap agree where they do. */
+static uint64_t short_word(const uint8_t *at, size_t n)
 {
-    uint64_t hash = 0;
-    uint64_t word;
-    size_t at = 0;
-    for (; at + 8 <= plain.len; at += 8) {
-        memcpy(&word, plain.data + at, 8);
-        hash = mix(hash, word);
+    if (n >= 4) {
+        return dbk_get_u32(at) | (uint64_t)dbk_get_u32(at + n - 4) << (8 * (n - 4));
     }
-    if (at < plain.len) {
-        word = 0;
-        memcpy(&word, plain.data + at, plain.len - at);
-        hash = mix(hash, word);
+    if (n >= 2) {
+        return dbk_get_u16(at) | (uint64_t)dbk_get_u16(at + n - 2) << (8 * (n - 2));
+    }
+    return n == 1 ? at[0] : 0;
+}
+
+uint32_t dbk_json_plain_hash(struct daybook_bytes token)
+{
+    struct daybook_bytes plain = inside(token);
+    const uint8_t *at = (const uint8_t *)plain.data;
+    uint64_t hash = 0;
+    size_t left = plain.len;
+    for (; left >= 8; left -= 8, at += 8) {
+        hash = mix(hash, dbk_get_u64(at));
+    }
+    if (left > 0) {
+        hash = mix(hash, short_word(at, left));
     }
     return finish(hash, plain.len);
 }
 
 uint32_t dbk_json_string_hash(struct daybook_bytes token)
 {
-    struct daybook_bytes plain = inside(token);
-    if (!has_escape(plain)) {
-        return plain_hash(plain);
+    if (!has_escape(inside(token))) {
+        return dbk_json_plain_hash(token);
     }
     struct dbk_json_chars chars;
     dbk_json_chars_init(&chars, token);
     uint64_t hash = 0;
+    uint64_t word = 0;
     size_t len = 0;
-    unsigned char bytes[8] = {0};
     for (int c = dbk_json_chars_next(&chars); c >= 0; c = dbk_json_chars_next(&chars)) {
-        bytes[len++ % 8] = (unsigned char)c;
-        if (len % 8 == 0) {
-            uint64_t word;
-            memcpy(&word, bytes, 8);
+        word |= (uint64_t)c << (8 * (len % 8));
+        if (++len % 8 == 0) {
             hash = mix(hash, word);
-            memset(bytes, 0, 8);
+            word = 0;
         }
     }
     if (len % 8 != 0) {
-        uint64_t word;
-        memcpy(&word, bytes, 8);
         hash = mix(hash, word);
     }
     return finish(hash, len);

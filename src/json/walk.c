@@ -18,13 +18,12 @@ static const char *skip_space(const char *at, const char *end)
 /* Behind the string that begins at `at`; `end` when it does not close. */
 static const char *skip_string(const char *at, const char *end)
 {
-    for (at++; at < end; at++) {
+    at++;
+    while ((at = dbk_json_skip_plain(at, end)) < end) {
         if (*at == '"') {
             return at + 1;
         }
-        if (*at == '\\') {
-            at++;
-        }
+        at += *at == '\\' && end - at > 1 ? 2 : 1;
     }
     return end;
 }
