@@ -167,6 +167,7 @@ static int64_t divide(int64_t a, int64_t b)
 size_t daybook_time_format(int64_t us, char *buf)
 {
     int64_t seconds = divide(us, US_PER_SECOND);
+    int64_t of_second_us = us % US_PER_SECOND + (us % US_PER_SECOND < 0 ? US_PER_SECOND : 0);
     int64_t days = divide(seconds, SECONDS_PER_DAY);
     int64_t of_day = seconds - days * SECONDS_PER_DAY;
     int64_t from_march = days + DAYS_TO_EPOCH;
@@ -181,6 +182,6 @@ size_t daybook_time_format(int64_t us, char *buf)
     int64_t year = year_of_era + era * 400 + (month <= 2 ? 1 : 0);
     int n = snprintf(buf, DAYBOOK_TIME_TEXT_MAX, "%04d-%02d-%02dT%02d:%02d:%02d.%06dZ", (int)year,
                      (int)month, (int)day, (int)(of_day / 3600), (int)(of_day / 60 % 60),
-                     (int)(of_day % 60), (int)(us - seconds * US_PER_SECOND));
+                     (int)(of_day % 60), (int)of_second_us);
     return n > 0 ? (size_t)n : 0;
 }
