@@ -54,6 +54,7 @@ struct daybook_answer {
     enum daybook_refusal_kind refusal;
     size_t rejected_count;
     int64_t retry_after_us;     /**< 0: not said */
+    uint64_t values_left_out;   /**< values that fit no column and left it empty, of rows written */
     struct daybook_words words; /**< of REFUSED and UNAVAILABLE */
     struct daybook_rejected_row rejected[DAYBOOK_REJECTED_MAX];
 };
