@@ -32,10 +32,15 @@ struct daybook_worker_options {
     struct daybook_sink *const *sinks; /**< taken by `daybook_worker_new` when it succeeds: closed
                                             once no write can be in them any more */
     size_t sink_count;                 /**< 1 to DAYBOOK_WORKER_SINKS_MAX */
+    /** Names of the other consumers that this deployment runs, copied: whoever else is registered in
+     * the journal is named by DAYBOOK_WORKER_OTHER_CONSUMERS. NULL with 0: none but this one. */
+    const char *const *known;
+    size_t known_count; /**< at most DAYBOOK_CONSUMERS_MAX */
     /** The caller's clock, microseconds since the epoch; NULL: CLOCK_REALTIME. */
     int64_t (*now_us)(void *user);
     /** Told of what the worker does, for logs and metrics; NULL: nobody. Called from the worker's
-     * thread, must not block. */
+     * thread, must not block. Neither this nor `now_us` is called once `daybook_worker_free` has
+     * returned. */
     void (*notify)(void *user, const struct daybook_worker_event *event);
     void *user;
 };
@@ -52,8 +57,10 @@ enum daybook_worker_event_kind {
     DAYBOOK_WORKER_DESTINATION_UP,   /**< sink */
     DAYBOOK_WORKER_DESTINATION_DOWN, /**< sink, message */
     DAYBOOK_WORKER_MAINTAINED,       /**< count: pruned */
-    DAYBOOK_WORKER_OTHER_CONSUMERS   /**< message: names that nobody here runs */
+    DAYBOOK_WORKER_OTHER_CONSUMERS,  /**< count; message: names that nobody here runs */
+    DAYBOOK_WORKER_MAINTAIN_FAILED   /**< code, message */
 };
+/** Fields that a kind does not name are zero. Borrowed for the call. */
 struct daybook_worker_event {
     enum daybook_worker_event_kind kind;
     const char *consumer;
@@ -93,18 +100,27 @@ DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_worker_new(
     struct daybook_journal *journal, const struct daybook_worker_options *options,
     struct daybook_worker **ret_worker, struct daybook_error *err);
 
-/** Starts the worker's thread. Returns OK; NO_MEMORY. Threads: owner. */
+/** Registers the consumer (C1b, C12) and starts the worker's thread.
+ * Returns OK; NO_MEMORY (no thread); BUSY (too many consumers); BAD_ARGUMENT (it runs already);
+ * unknown: BACKEND, TIMED_OUT (the consumer may be registered; the thread was not started).
+ * Durable: with OK the consumer is registered. Threads: owner. */
 DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_worker_start(struct daybook_worker *worker,
                                                                       struct daybook_error *err);
 
-/** Stops workers side by side within one budget (T1, T2, T8); at most budget + 1 s.
- * @param ret_reports `count` entries, each written. Threads: owner. */
+/** Stops workers side by side within one budget (T1, T2, T8); costs its caller at most budget + 1 s.
+ * One that has not reported by then is abandoned: it may still be inside a write, and touches nothing
+ * but its own memory and that destination when it comes back. A worker that never ran reports that it
+ * delivered nothing.
+ * @param budget_ms for deliveries; then writes are cut off. @param ret_reports `count` entries, each
+ * written. Threads: owner. */
 DAYBOOK_API void daybook_workers_drain(struct daybook_worker *const *workers, size_t count,
                                        uint32_t budget_ms,
                                        struct daybook_drain_report *ret_reports);
 
-/** Releases a worker that was drained or never started. One that was abandoned inside a write is
- * released by its own thread when that returns (T7). NULL is accepted. Threads: owner. */
+/** Releases a worker that was drained or never started, and closes its destinations. One that was
+ * abandoned inside a write is released by its own thread when that returns (T7); one that is inside
+ * an operation of the journal is waited for, which its deadline ends. Afterwards the journal may be
+ * closed. NULL is accepted. Threads: owner. */
 DAYBOOK_API void daybook_worker_free(struct daybook_worker *worker);
 
 #ifdef __cplusplus

@@ -154,6 +154,9 @@ static void notify(void *user, const struct daybook_worker_event *event)
     case DAYBOOK_WORKER_SETTLE_FAILED:
         log_trouble(consumer, "verdict failed", event);
         break;
+    case DAYBOOK_WORKER_MAINTAIN_FAILED:
+        log_trouble(consumer, "maintenance failed", event);
+        break;
     case DAYBOOK_WORKER_REDELIVERED:
         atomic_fetch_add(&consumer->counters.redelivered, event->count);
         break;
@@ -285,7 +288,9 @@ static enum daybook_code start_worker(struct dbk_delivery_consumer *consumer,
                                       struct daybook_journal *journal, struct daybook_error *err)
 {
     const struct dbk_config_consumer *c = consumer->config;
+    const struct dbk_config *config = consumer->delivery->config;
     struct daybook_sink *sinks[DAYBOOK_WORKER_SINKS_MAX] = {NULL};
+    const char *known[DAYBOOK_CONSUMERS_MAX] = {NULL};
     size_t opened = 0;
     enum daybook_code code = DAYBOOK_OK;
     while (opened < consumer->sink_count && code == DAYBOOK_OK) {
@@ -294,6 +299,9 @@ static enum daybook_code start_worker(struct dbk_delivery_consumer *consumer,
             opened++;
             code = check_sink(consumer, &consumer->sinks[opened - 1], sinks[opened - 1], err);
         }
+    }
+    for (size_t i = 0; i < config->consumer_count; i++) {
+        known[i] = config->consumers[i].name;
     }
     if (code == DAYBOOK_OK) {
         struct daybook_worker_options options = {
@@ -309,6 +317,8 @@ static enum daybook_code start_worker(struct dbk_delivery_consumer *consumer,
             .start = c->start,
             .sinks = sinks,
             .sink_count = opened,
+            .known = known,
+            .known_count = config->consumer_count,
             .now_us = worker_now,
             .notify = notify,
             .user = consumer,

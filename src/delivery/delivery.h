@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The delivery worker, inside this room.
+ *
+ * Everything that decides is a function of the state below and two clocks, so that tests run passes and
+ * turns in moved time; the thread (worker.c) is a shell that calls `dbk_worker_turn` and waits.
+ *
+ * Lifetime (T7). Three may hold a worker: its owner, its thread, a reader of the backlog (drain.c).
+ * The last one releases it, destinations included. Whoever is not the owner touches the journal and the
+ * caller's functions only between `dbk_worker_enter` and `dbk_worker_leave`; the thread leaves for each
+ * write. Once the owner has closed that gate an abandoned thread that comes back from a write finds
+ * it shut and goes, whatever became of the journal meanwhile.
+ */
+#ifndef DBK_DELIVERY_DELIVERY_H
+#define DBK_DELIVERY_DELIVERY_H
+
+#include <daybook/worker.h>
+
+#include "base/thread.h"
+#include "delivery/pace.h"
+#include "delivery/plan.h"
+
+#define DBK_OPERATION_TIMEOUT_US 10000000 /* of a claim, a set of verdicts, maintenance */
+#define DBK_SETTLE_US 300000              /* T1: after the deadline of a stop */
+#define DBK_CLOSING_READ_US 500000        /* T1, T2 */
+#define DBK_DRAIN_MARGIN_US 1000000       /* T2 */
+#define DBK_NOT_STOPPED INT64_MAX
+
+/* How far a worker's thread has come; only ever upwards. */
+enum dbk_stage {
+    DBK_STAGE_NEW,     /* no thread */
+    DBK_STAGE_RUNNING, /* passes */
+    DBK_STAGE_FIGURES, /* no pass any more; delivered and failed are handed over */
+    DBK_STAGE_DONE     /* the backlog was read, or could not be; the thread is at its end */
+};
+
+enum dbk_sink_state { DBK_SINK_UNKNOWN, DBK_SINK_UP, DBK_SINK_DOWN };
+
+/* The backlog as somebody read it. */
+struct dbk_backlog {
+    bool counted;
+    bool drained;
+    uint64_t undelivered;
+    uint64_t quarantined;
+};
+
+/* How long a row is ours, on both clocks. */
+struct dbk_lease {
+    int64_t end_us;        /* monotonic, not later than the journal thinks */
+    int64_t expires_at_us; /* wall clock, as the journal has it */
+};
+
+struct daybook_worker {
+    /* Set by `daybook_worker_new`, then never changed. */
+    struct daybook_journal *journal;
+    char consumer[DAYBOOK_CONSUMER_NAME_MAX + 1];
+    struct daybook_worker_options options; /* defaults filled in; its pointers are those below */
+    struct daybook_sink *sinks[DAYBOOK_WORKER_SINKS_MAX];
+    char (*known)[DAYBOOK_CONSUMER_NAME_MAX + 1];
+    int64_t write_timeout_us;
+
+    /* The worker's thread alone (before it starts: the owner). */
+    struct daybook_batch *batch;
+    struct daybook_row *rows;  /* of the batch */
+    struct daybook_row *write; /* of the write at hand */
+    struct dbk_lease *leases;  /* one a row of the batch */
+    struct daybook_hand_out *set;
+    enum daybook_code *codes;
+    struct daybook_hand_out *unacked; /* landed, but the acknowledgement failed (W8) */
+    size_t unacked_count;
+    struct dbk_plan plan;
+    struct dbk_pace pace;
+    struct daybook_answer answer;
+    enum dbk_sink_state sink_states[DAYBOOK_WORKER_SINKS_MAX];
+    uint64_t delivered;
+    uint64_t failed;
+    int64_t quiet_until_us;  /* monotonic: no pass before */
+    int64_t maintain_due_us; /* monotonic */
+    int64_t next_expiry_us;  /* wall clock: a lease that ends, among those known; INT64_MAX: none */
+
+    _Atomic int64_t stop_at_us; /* monotonic deadline of a stop; DBK_NOT_STOPPED */
+    _Atomic uint32_t word;      /* changes with everything that somebody may wait for */
+
+    struct dbk_mutex lock; /* of what follows */
+    unsigned holders;      /* owner, thread, reader */
+    unsigned inside;       /* threads between enter and leave */
+    bool shut;             /* nobody enters any more */
+    enum dbk_stage stage;
+    int64_t stage_at_us; /* monotonic, of FIGURES */
+    uint64_t final_delivered;
+    uint64_t final_failed;
+    struct dbk_backlog own_reading;     /* with DONE */
+    struct dbk_backlog callers_reading; /* T2 */
+    bool threaded;                      /* `thread` was started */
+    struct dbk_thread thread;
+};
+
+/* ---- options.c --------------------------------------------------------------------------------- */
+
+/* Copies the options with defaults filled in. Returns OK or BAD_CONFIG. */
+enum daybook_code dbk_worker_options_fill(const struct daybook_worker_options *given,
+                                          const struct daybook_capacity *capacity,
+                                          struct daybook_worker_options *ret,
+                                          struct daybook_error *err);
+
+/* ---- worker.c ---------------------------------------------------------------------------------- */
+
+/* The gate. False: shut; nothing but the worker's own memory may be touched. */
+bool dbk_worker_enter(struct daybook_worker *w);
+void dbk_worker_leave(struct daybook_worker *w);
+/* One holder less; the last one releases the worker. */
+void dbk_worker_drop(struct daybook_worker *w);
+/* Bumps `word` and wakes whoever waits on it. */
+void dbk_worker_signal(struct daybook_worker *w);
+
+int64_t dbk_worker_mono_us(struct daybook_worker *w);
+int64_t dbk_worker_now_us(struct daybook_worker *w);
+bool dbk_worker_is_stopped(struct daybook_worker *w);
+/* The deadline of a journal operation that begins now. */
+int64_t dbk_worker_deadline_us(struct daybook_worker *w);
+void dbk_worker_notify(struct daybook_worker *w, struct daybook_worker_event event);
+
+/* What the loop does after a turn. */
+enum dbk_next {
+    DBK_NEXT_AGAIN,  /* at once */
+    DBK_NEXT_LISTEN, /* wait until `until_us` or an append */
+    DBK_NEXT_QUIET,  /* wait until `until_us`; appends do not count */
+    DBK_NEXT_GONE    /* the gate is shut: touch nothing */
+};
+struct dbk_turn {
+    enum dbk_next next;
+    int64_t until_us; /* monotonic */
+};
+
+/* One turn of the loop: a pass where one is due, maintenance where it is due (L1, L2). The caller is
+ * inside the gate, and still is unless the answer is GONE. */
+struct dbk_turn dbk_worker_turn(struct daybook_worker *w);
+
+/* ---- pass.c ------------------------------------------------------------------------------------ */
+
+enum dbk_pass_end {
+    DBK_PASS_EMPTY,        /* nothing was claimable */
+    DBK_PASS_SETTLED,      /* written and settled, whatever came of it */
+    DBK_PASS_CLAIM_FAILED, /* the journal did not answer */
+    DBK_PASS_CUT,          /* cut off by a stop */
+    DBK_PASS_GONE          /* the gate was shut meanwhile */
+};
+struct dbk_pass {
+    enum dbk_pass_end end;
+    enum dbk_plan_end plan; /* with SETTLED */
+    size_t claimed;
+    size_t landed;
+    size_t acknowledged;
+    int64_t retry_after_us;
+};
+
+/* Claim, write, settle. Inside the gate, as `dbk_worker_turn`. */
+void dbk_worker_pass(struct daybook_worker *w, struct dbk_pass *ret);
+/* Acknowledges once more what an earlier pass could not (W8). Returns how many it was granted. */
+size_t dbk_worker_repeat_ack(struct daybook_worker *w);
+
+/* ---- drain.c ----------------------------------------------------------------------------------- */
+
+/* Asks the worker to stop by `deadline_us` (monotonic). The first deadline stands. */
+void dbk_worker_stop(struct daybook_worker *w, int64_t deadline_us);
+/* The worker's own end (T1): passes until one acknowledges nothing or the deadline, then the figures,
+ * then the backlog. Inside the gate; false: it was shut meanwhile. */
+bool dbk_worker_finish(struct daybook_worker *w);
+/* What may be said of a worker now (T2, T4). */
+struct daybook_drain_report dbk_worker_report(struct daybook_worker *w);
+
+#endif
