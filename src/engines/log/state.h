@@ -141,11 +141,19 @@ void dbk_state_retire(struct dbk_state *state, uint32_t consumer);
 /* Quarantined by it: pending again with attempts 0. */
 void dbk_state_release(struct dbk_state *state, uint32_t consumer, uint64_t position);
 /* [state+stage] Ends the event for this consumer, counted as acknowledged for P2; forgets it (counted
- * as discarded) once every consumer has acknowledged or discarded it. */
+ * as discarded) if every consumer has acknowledged or discarded it. */
 void dbk_state_discard(struct dbk_state *state, uint32_t consumer, uint64_t position);
+/* [state+stage] Forgets what somebody discarded and everybody has resolved since, counted as
+ * discarded. To be called in the same hold after dbk_state_apply_settle with ACK and after
+ * dbk_state_retire, live and in a replay alike: no frame says so. `dbk_state_has_ended` tells without
+ * the stage lock whether there is anything to do. Returns how many. */
+uint32_t dbk_state_forget_ended(struct dbk_state *state);
+bool dbk_state_has_ended(const struct dbk_state *state);
 /* Acknowledged events from the start on are pending again with attempts 0; hand-outs with a token
- * below `token_floor` are from before it (K3). */
-void dbk_state_rewind(struct dbk_state *state, uint32_t consumer, uint64_t token_floor);
+ * below `token_floor` are from before it, and count only if their lease was live at `now_us`, the
+ * time of the act (K3). */
+void dbk_state_rewind(struct dbk_state *state, uint32_t consumer, uint64_t token_floor,
+                      int64_t now_us);
 uint32_t dbk_state_consumer_count(const struct dbk_state *state);
 /* i below the count, in order of registration. */
 const char *dbk_state_consumer_name(const struct dbk_state *state, uint32_t i);
@@ -238,6 +246,8 @@ struct dbk_decision dbk_state_decide(const struct dbk_state *state, uint32_t con
                                      enum dbk_settle_op op, struct daybook_hand_out hand_out,
                                      int64_t now_us, uint32_t lease_ms,
                                      enum dbk_settle_op *ret_op_effect);
+/* An effect with NOT_OUTSTANDING: the token is that of a dropped event's lease; what is logged and
+ * applied is a SETTLE GIVE_UP of it. */
 struct dbk_decision dbk_state_decide_quarantine(const struct dbk_state *state, uint32_t consumer,
                                                 struct daybook_hand_out hand_out);
 /* The attempts that a quarantine entry of this event shows. */
@@ -323,7 +333,8 @@ void dbk_state_remove_segments(struct dbk_state *state, uint32_t below_segment_n
 /* ---- figures ------------------------------------------------------------------------------------------ */
 
 /* Bounded: at most a few milliseconds at a million stored events (S1 to S3). consumer 0: everything is
- * pending (S2). The name is left to the caller. */
+ * pending (S2). The name and last_claim_at_us are left to the caller (untouched). `start` is 0 while a
+ * start time lies ahead, and for consumer 0. */
 void dbk_state_consumer_stats(struct dbk_state *state, uint32_t consumer, int64_t now_us,
                               struct daybook_consumer_stats *ret);
 struct dbk_state_stats {

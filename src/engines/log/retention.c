@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Giving up what may be given up (P): prune, reclaim, drop (P3 to P6), and their replay.
+ *
+ * Threads: the caller's state and stage locks.
+ */
+#include "engines/log/state_impl.h"
+
+/* Room in the lists for one position: the range that takes it, or NULL. A range goes on over
+ * positions that are not stored. Called before the event is forgotten, in order of position. */
+static struct dbk_range *range_for(const struct dbk_state *s, struct dbk_forget_list *list,
+                                   uint64_t position, enum dbk_forget_reason reason)
+{
+    struct dbk_range *last = list->count == 0 ? NULL : &list->ranges[list->count - 1];
+
+    if (last != NULL && last->reason == reason && last->end <= position) {
+        uint64_t bit = dbk_bits_next(&s->stored, dbk_bit_at_least(s, last->end));
+
+        if (bit != DBK_BITS_NONE && dbk_slot_position(s, dbk_bit_slot(s, bit)) == position) {
+            return last;
+        }
+    }
+    if (list->count == list->max) {
+        return NULL;
+    }
+    last = &list->ranges[list->count++];
+    *last = (struct dbk_range){.first = position, .end = position, .reason = reason};
+    return last;
+}
+
+/* Forgets one event and lists it; no: no range is left, or too many keys wait without an event. */
+static bool give_up(struct dbk_state *s, uint32_t slot, enum dbk_forget_reason reason,
+                    struct dbk_forget_list *list)
+{
+    uint64_t position = dbk_slot_position(s, slot);
+    struct dbk_range *range = NULL;
+
+    if (s->keys_empty >= DBK_EMPTY_KEYS_MAX) {
+        return false;
+    }
+    reason = dbk_forget_counts_as(s, slot, reason);
+    range = range_for(s, list, position, reason);
+    if (range == NULL) {
+        return false;
+    }
+    range->end = position + 1;
+    dbk_event_forget(s, slot, reason);
+    return true;
+}
+
+bool dbk_state_has_ended(const struct dbk_state *state)
+{
+    return dbk_bits_next(&state->ended, 0) != DBK_BITS_NONE;
+}
+
+uint32_t dbk_state_forget_ended(struct dbk_state *state)
+{
+    uint32_t forgotten = 0;
+
+    for (;;) {
+        uint64_t bit = dbk_bits_next(&state->ended, 0);
+
+        if (bit == DBK_BITS_NONE || state->keys_empty >= DBK_EMPTY_KEYS_MAX) {
+            return forgotten;
+        }
+        dbk_event_forget(state, dbk_bit_slot(state, bit), DBK_FORGET_DISCARDED);
+        forgotten++;
+    }
+}
+
+uint32_t dbk_state_prune(struct dbk_state *state, int64_t now_us, uint32_t events_max,
+                         struct dbk_forget_list *list)
+{
+    uint32_t forgotten = 0;
+
+    while (forgotten < events_max) {
+        uint64_t bit = dbk_bits_next(&state->prunable, 0);
+        uint32_t slot = 0;
+
+        if (bit == DBK_BITS_NONE) {
+            break;
+        }
+        slot = dbk_bit_slot(state, bit);
+        if (dbk_time_add(state->slots[slot].accepted_at_us, state->options.retain_us) > now_us ||
+            !give_up(state, slot, DBK_FORGET_PRUNED, list)) {
+            break;
+        }
+        forgotten++;
+    }
+    return forgotten;
+}
+
+uint32_t dbk_state_reclaim(struct dbk_state *state, uint32_t events_max,
+                           struct dbk_forget_list *list)
+{
+    uint32_t forgotten = 0;
+
+    while (forgotten < events_max) {
+        uint64_t bit = dbk_bits_next(&state->givable, 0);
+
+        if (bit == DBK_BITS_NONE ||
+            !give_up(state, dbk_bit_slot(state, bit), DBK_FORGET_RECLAIMED, list)) {
+            break;
+        }
+        forgotten++;
+    }
+    return forgotten;
+}
+
+/* ---- drop ------------------------------------------------------------------------------------------- */
+
+/* Leases of dropped events that are over make room, if it is needed. */
+static void orphans_purge(struct dbk_state *s, struct dbk_consumer *c, int64_t now_us)
+{
+    for (uint32_t i = 1; i <= c->leases_used; i++) {
+        struct dbk_lease *l = &c->leases[i];
+
+        if (l->kind == DBK_LEASE_ORPHAN && !dbk_lease_is_live(l, now_us)) {
+            uint32_t key = l->key;
+
+            dbk_lease_remove(s, c, i);
+            dbk_key_release(s, key);
+        }
+    }
+}
+
+/* Live leases of an event over all consumers. */
+static uint32_t leases_of(const struct dbk_state *s, uint32_t slot, int64_t now_us)
+{
+    uint32_t live = 0;
+
+    for (uint32_t i = 0; i < s->consumer_count; i++) {
+        const struct dbk_consumer *c = s->consumers[i];
+
+        if (c->lease_of[slot] != 0 && dbk_lease_is_live(&c->leases[c->lease_of[slot]], now_us)) {
+            live++;
+        }
+    }
+    return live;
+}
+
+/* Whether exactly so many can be dropped, with their leases and ranges. */
+static bool drop_fits(const struct dbk_state *s, uint32_t events, int64_t now_us,
+                      const struct dbk_forget_list *list, uint32_t orphans_max)
+{
+    uint32_t orphans = 0;
+    uint32_t ranges = list->count;
+    uint64_t next_stored = 0;
+    uint64_t bit = 0;
+    enum dbk_forget_reason before = 0;
+
+    if (s->droppable_count < events || (uint64_t)s->keys_empty + events > DBK_EMPTY_KEYS_MAX) {
+        return false;
+    }
+    for (uint32_t i = 0; i < events; i++) {
+        uint32_t slot = 0;
+        enum dbk_forget_reason reason = 0;
+
+        bit = dbk_bits_next(&s->droppable, bit);
+        slot = dbk_bit_slot(s, bit);
+        reason = dbk_forget_counts_as(s, slot, DBK_FORGET_DROPPED);
+        if (i == 0 || reason != before || next_stored != bit) {
+            ranges++;
+        }
+        before = reason;
+        orphans += leases_of(s, slot, now_us);
+        bit++;
+        next_stored = dbk_bits_next(&s->stored, bit);
+    }
+    for (uint32_t i = 0; i < s->consumer_count; i++) {
+        if (s->consumers[i]->orphans + orphans > DBK_ORPHANS_MAX) {
+            return false;
+        }
+    }
+    return ranges <= list->max && orphans <= orphans_max;
+}
+
+static struct dbk_orphan orphan_of(const struct dbk_state *s, const struct dbk_consumer *c,
+                                   const struct dbk_lease *l)
+{
+    return (struct dbk_orphan){.consumer = c->id,
+                               .lease_ms = (uint32_t)((l->expires_at_us - l->granted_at_us) / 1000),
+                               .position = l->position,
+                               .token = l->token,
+                               .expires_at_us = l->expires_at_us,
+                               .key_hash = dbk_key_hash(s, l->key)};
+}
+
+/* Writes down and keeps the live leases of an event that is about to be dropped. */
+static void orphans_make(struct dbk_state *s, uint32_t slot, int64_t now_us,
+                         struct dbk_orphan *orphans, uint32_t *count)
+{
+    for (uint32_t i = 0; i < s->consumer_count; i++) {
+        struct dbk_consumer *c = s->consumers[i];
+        uint32_t lease = c->lease_of[slot];
+        const struct dbk_lease *l = &c->leases[lease];
+
+        if (lease == 0 || !dbk_lease_is_live(l, now_us)) {
+            continue;
+        }
+        orphans[(*count)++] = orphan_of(s, c, l);
+        dbk_lease_orphan(c, lease);
+    }
+}
+
+uint32_t dbk_state_drop(struct dbk_state *state, uint32_t events, int64_t now_us,
+                        struct dbk_forget_list *list, struct dbk_orphan *orphans,
+                        uint32_t orphans_max, uint32_t *ret_orphans)
+{
+    uint32_t count = 0;
+
+    *ret_orphans = 0;
+    for (uint32_t i = 0; i < state->consumer_count; i++) {
+        if (state->consumers[i]->orphans > DBK_ORPHANS_MAX / 2) {
+            orphans_purge(state, state->consumers[i], now_us);
+        }
+    }
+    if (events == 0 || !drop_fits(state, events, now_us, list, orphans_max)) {
+        return 0;
+    }
+    for (uint32_t i = 0; i < events; i++) {
+        uint32_t slot = dbk_bit_slot(state, dbk_bits_next(&state->droppable, 0));
+        bool done = false;
+
+        orphans_make(state, slot, now_us, orphans, &count);
+        done = give_up(state, slot, DBK_FORGET_DROPPED, list);
+        dbk_assert(done);
+    }
+    *ret_orphans = count;
+    return events;
+}
+
+/* ---- replay and restating ----------------------------------------------------------------------------- */
+
+void dbk_state_apply_forget(struct dbk_state *state, struct dbk_range range)
+{
+    while (range.first < range.end) {
+        uint64_t bit = dbk_bits_next(&state->stored, dbk_bit_at_least(state, range.first));
+        uint32_t slot = 0;
+
+        if (bit == DBK_BITS_NONE) {
+            return;
+        }
+        slot = dbk_bit_slot(state, bit);
+        range.first = dbk_slot_position(state, slot);
+        if (range.first >= range.end) {
+            return;
+        }
+        dbk_event_forget(state, slot, range.reason);
+    }
+}
+
+void dbk_state_apply_orphan(struct dbk_state *state, const struct dbk_orphan *orphan)
+{
+    struct dbk_consumer *c = dbk_consumer_find(state, orphan->consumer);
+    uint32_t lease = c == NULL ? 0 : dbk_orphan_find(c, orphan->position);
+    uint32_t key = 0;
+
+    if (c == NULL) {
+        return;
+    }
+    if (lease == 0) {
+        if (c->orphans >= DBK_ORPHANS_MAX || state->keys_empty >= DBK_EMPTY_KEYS_MAX) {
+            return;
+        }
+        key = dbk_key_get(state, orphan->key_hash);
+        if (key == 0) {
+            return;
+        }
+        lease = dbk_lease_add(state, c, DBK_LEASE_ORPHAN, key, 0, orphan->position);
+    }
+    c->leases[lease].token = orphan->token;
+    dbk_lease_run(state, c, lease,
+                  dbk_time_add(orphan->expires_at_us, -(int64_t)orphan->lease_ms * 1000),
+                  orphan->expires_at_us);
+}
+
+uint32_t dbk_state_orphans(const struct dbk_state *state, int64_t now_us, struct dbk_orphan *ret,
+                           uint32_t max)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < state->consumer_count; i++) {
+        const struct dbk_consumer *c = state->consumers[i];
+
+        for (uint32_t k = 0; c->orphans > 0 && k < DBK_ORPHAN_BUCKETS; k++) {
+            for (uint32_t at = c->orphan_buckets[k]; at != 0; at = c->leases[at].bucket_next) {
+                const struct dbk_lease *l = &c->leases[at];
+
+                if (!dbk_lease_is_live(l, now_us)) {
+                    continue;
+                }
+                if (count < max) {
+                    ret[count] = orphan_of(state, c, l);
+                }
+                count++;
+            }
+        }
+    }
+    return count;
+}
