@@ -1,0 +1,840 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An engine and the oracle (the memory engine) get the same random operations, and every answer and the
+ * whole visible state are compared: appends, batches, claims with runs, verdicts, operators' operations,
+ * maintenance, clocks that jump, restarts with other limits, several consumers.
+ *
+ * differential ENGINE [--sequences N] [--operations N] [--seed S]
+ *
+ * Sequence i draws from seed S + i. An operation is five numbers that do not depend on any answer, so a
+ * sequence that finds a difference is made shorter by leaving operations out, and what remains is printed:
+ * it is the reproduction. Positions are compared as they are; tokens are each engine's own and are only
+ * matched. Two things are not drawn, because the contract leaves them open: a batch repeats a stored id only
+ * where nothing has to be given up for it, and drops nothing of its own.
+ */
+#include "harness/world.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OPERATIONS_MAX 400u
+#define HAND_OUTS_MAX 4096u
+#define IDS 24u
+#define KEYS 5u
+#define CONSUMERS 3u
+#define SET_MAX 8u
+#define WHY_MAX 1024u
+
+enum kind {
+    OP_APPEND,
+    OP_BATCH,
+    OP_CLAIM,
+    OP_ACK,
+    OP_RELINQUISH,
+    OP_EXTEND,
+    OP_QUARANTINE,
+    OP_MAINTAIN,
+    OP_PASS,
+    OP_JUMP,
+    OP_REOPEN,
+    OP_RELEASE,
+    OP_DISCARD,
+    OP_RETIRE,
+    OP_REWIND,
+    OP_SET_ROW,
+    OP_KINDS
+};
+
+static const struct {
+    const char *name;
+    uint32_t weight;
+} kinds[OP_KINDS] = {
+    [OP_APPEND] = {"append", 24},
+    [OP_BATCH] = {"batch", 5},
+    [OP_CLAIM] = {"claim", 26},
+    [OP_ACK] = {"ack", 14},
+    [OP_RELINQUISH] = {"relinquish", 5},
+    [OP_EXTEND] = {"extend", 5},
+    [OP_QUARANTINE] = {"quarantine", 5},
+    [OP_MAINTAIN] = {"maintain", 3},
+    [OP_PASS] = {"pass", 10},
+    [OP_JUMP] = {"jump", 3},
+    [OP_REOPEN] = {"reopen", 3},
+    [OP_RELEASE] = {"release", 3},
+    [OP_DISCARD] = {"discard", 2},
+    [OP_RETIRE] = {"retire", 1},
+    [OP_REWIND] = {"rewind", 2},
+    [OP_SET_ROW] = {"set_row", 2},
+};
+
+struct op {
+    enum kind kind;
+    uint32_t a, b, c, d;
+};
+
+struct handed {
+    unsigned consumer;
+    uint64_t position;
+    uint64_t token_oracle;
+    uint64_t token_subject;
+};
+
+struct pair {
+    struct contract_world *oracle;
+    struct contract_world *subject;
+    struct handed handed[HAND_OUTS_MAX];
+    size_t handed_count;
+    bool operators;
+    bool trace;
+    char why[WHY_MAX]; /* what differs; empty: nothing */
+};
+
+static const char *const consumers[CONSUMERS] = {"audit", "billing", "copy"};
+static uint64_t operations_done;
+
+/* ---- comparing ---------------------------------------------------------------------------------------- */
+
+/* Remembers the first difference. Returns whether all was equal. */
+static bool equal(struct pair *p, const char *what, int64_t oracle, int64_t subject)
+{
+    if (oracle != subject && p->why[0] == '\0') {
+        (void)snprintf(p->why, sizeof p->why, "%s: the oracle says %" PRId64 ", %s says %" PRId64,
+                       what, oracle, p->subject->engine->name, subject);
+    }
+    return oracle == subject;
+}
+
+static bool equal_codes(struct pair *p, const char *what, enum daybook_code oracle,
+                        enum daybook_code subject)
+{
+    if (oracle != subject && p->why[0] == '\0') {
+        (void)snprintf(p->why, sizeof p->why, "%s: the oracle says %s, %s says %s (%s)", what,
+                       daybook_code_name(oracle), p->subject->engine->name,
+                       daybook_code_name(subject), p->subject->err.message);
+    }
+    return oracle == subject;
+}
+
+static bool equal_bytes(struct pair *p, const char *what, struct daybook_bytes oracle,
+                        struct daybook_bytes subject)
+{
+    if (oracle.len == subject.len && memcmp(oracle.data, subject.data, oracle.len) == 0) {
+        return true;
+    }
+    if (p->why[0] == '\0') {
+        (void)snprintf(p->why, sizeof p->why, "%s: the oracle says %.*s, %s says %.*s", what,
+                       (int)oracle.len, oracle.data, p->subject->engine->name, (int)subject.len,
+                       subject.data);
+    }
+    return false;
+}
+
+static bool equal_deliveries(struct pair *p, const char *what, const struct daybook_delivery *o,
+                             const struct daybook_delivery *s)
+{
+    return equal_bytes(p, what, o->event.request_id, s->event.request_id) &&
+           equal_bytes(p, "namespace", o->event.name_space, s->event.name_space) &&
+           equal_bytes(p, "subject", o->event.subject, s->event.subject) &&
+           equal_bytes(p, "record", o->event.record, s->event.record) &&
+           equal(p, "position", (int64_t)o->position, (int64_t)s->position) &&
+           equal(p, "attempt", o->attempt, s->attempt) &&
+           equal(p, "redelivery", o->redelivery, s->redelivery) &&
+           equal(p, "row_version", o->row_version, s->row_version) &&
+           equal(p, "lease_expires_at", o->lease_expires_at_us, s->lease_expires_at_us) &&
+           equal(p, "accepted_at", o->accepted_at_us, s->accepted_at_us) &&
+           equal(p, "observed_at", o->event.observed_at_us, s->event.observed_at_us);
+}
+
+static bool equal_batches(struct pair *p, const char *what)
+{
+    const struct daybook_batch *o = p->oracle->batch;
+    const struct daybook_batch *s = p->subject->batch;
+
+    for (size_t i = 0; i < o->count && i < s->count; i++) {
+        if (!equal_deliveries(p, what, &o->deliveries[i], &s->deliveries[i])) {
+            return false;
+        }
+    }
+    return equal(p, what, (int64_t)o->count, (int64_t)s->count) &&
+           equal(p, "more", o->more, s->more);
+}
+
+static void compare_journal(struct pair *p)
+{
+    struct daybook_journal_stats o = {.mode = DAYBOOK_MODE_TELEMETRY_GRADE};
+    struct daybook_journal_stats s = o;
+
+    if (!equal_codes(
+            p, "stats",
+            daybook_journal_stats(p->oracle->journal, p->oracle->now_us, &o, &p->oracle->err),
+            daybook_journal_stats(p->subject->journal, p->subject->now_us, &s, &p->subject->err))) {
+        return;
+    }
+    (void)equal(p, "stored_events", (int64_t)o.stored_events, (int64_t)s.stored_events);
+    (void)equal(p, "stored_bytes", (int64_t)o.stored_bytes, (int64_t)s.stored_bytes);
+    (void)equal(p, "accepted", (int64_t)o.accepted, (int64_t)s.accepted);
+    (void)equal(p, "pruned", (int64_t)o.pruned, (int64_t)s.pruned);
+    (void)equal(p, "reclaimed", (int64_t)o.reclaimed, (int64_t)s.reclaimed);
+    (void)equal(p, "dropped", (int64_t)o.dropped, (int64_t)s.dropped);
+    (void)equal(p, "discarded", (int64_t)o.discarded, (int64_t)s.discarded);
+    (void)equal(p, "damaged", (int64_t)o.damaged, (int64_t)s.damaged);
+    (void)equal(p, "dedupe_window", o.dedupe_window_us, s.dedupe_window_us);
+    (void)equal(p, "oldest_position", (int64_t)o.oldest_position, (int64_t)s.oldest_position);
+    (void)equal(p, "newest_position", (int64_t)o.newest_position, (int64_t)s.newest_position);
+    (void)equal(p, "consumers", o.consumers, s.consumers);
+    (void)equal(p, "state", o.state, s.state);
+    (void)equal(p, "max_events", (int64_t)o.events_max, (int64_t)s.events_max);
+    (void)equal(p, "undeliverable", (int64_t)o.undeliverable_events,
+                (int64_t)s.undeliverable_events);
+}
+
+static void compare_consumer(struct pair *p, const char *name)
+{
+    struct daybook_consumer_stats o = {.pending = 0};
+    struct daybook_consumer_stats s = o;
+
+    if (!equal_codes(p, "consumer_stats",
+                     daybook_journal_consumer_stats(p->oracle->journal, name, p->oracle->now_us, &o,
+                                                    &p->oracle->err),
+                     daybook_journal_consumer_stats(p->subject->journal, name, p->subject->now_us,
+                                                    &s, &p->subject->err))) {
+        return;
+    }
+    (void)equal(p, "registered", o.registered, s.registered);
+    (void)equal(p, "pending", (int64_t)o.pending, (int64_t)s.pending);
+    (void)equal(p, "in_flight", (int64_t)o.in_flight, (int64_t)s.in_flight);
+    (void)equal(p, "quarantined", (int64_t)o.quarantined, (int64_t)s.quarantined);
+    (void)equal(p, "drained", o.drained, s.drained);
+    (void)equal(p, "oldest_pending_age", o.oldest_pending_age_us, s.oldest_pending_age_us);
+    (void)equal(p, "oldest_unresolved_age", o.oldest_unresolved_age_us, s.oldest_unresolved_age_us);
+    (void)equal(p, "last_claim_at", o.last_claim_at_us, s.last_claim_at_us);
+    (void)equal(p, "start", (int64_t)o.start, (int64_t)s.start);
+    (void)equal(p, "newer_version", (int64_t)o.newer_version, (int64_t)s.newer_version);
+}
+
+static void compare_read(struct pair *p, const char *what, enum daybook_where where)
+{
+    uint64_t last_oracle = 0;
+    uint64_t last_subject = 0;
+    uint64_t damaged_oracle = 0;
+    uint64_t damaged_subject = 0;
+
+    (void)equal_codes(p, what,
+                      daybook_journal_read(p->oracle->journal, 0, where, p->oracle->batch,
+                                           &last_oracle, &damaged_oracle, &p->oracle->err),
+                      daybook_journal_read(p->subject->journal, 0, where, p->subject->batch,
+                                           &last_subject, &damaged_subject, &p->subject->err));
+    (void)equal_batches(p, what);
+    (void)equal(p, "damaged events read", (int64_t)damaged_oracle, (int64_t)damaged_subject);
+}
+
+static void compare_quarantine(struct pair *p, const char *name)
+{
+    static struct daybook_quarantine_entry o[BATCH_EVENTS];
+    static struct daybook_quarantine_entry s[BATCH_EVENTS];
+    const enum daybook_quarantine_reason any = (enum daybook_quarantine_reason)0;
+    uint64_t last = 0;
+    enum daybook_code code = daybook_journal_quarantine_list(
+        p->oracle->journal, name, 0, any, p->oracle->batch, o, &last, &p->oracle->err);
+
+    if (!equal_codes(p, "quarantine_list", code,
+                     daybook_journal_quarantine_list(p->subject->journal, name, 0, any,
+                                                     p->subject->batch, s, &last,
+                                                     &p->subject->err)) ||
+        code != DAYBOOK_OK || !equal_batches(p, "quarantined")) {
+        return;
+    }
+    for (size_t i = 0; i < p->oracle->batch->count; i++) {
+        (void)equal(p, "reason", o[i].reason, s[i].reason);
+        (void)equal(p, "attempts of a quarantine", o[i].attempts, s[i].attempts);
+        (void)equal(p, "quarantined_at", o[i].quarantined_at_us, s[i].quarantined_at_us);
+        (void)equal_bytes(p, "words", (struct daybook_bytes){o[i].words, o[i].words_len},
+                          (struct daybook_bytes){s[i].words, s[i].words_len});
+    }
+}
+
+static void compare_trail(struct pair *p)
+{
+    static struct daybook_operation o[64];
+    static struct daybook_operation s[64];
+    size_t count_o = 0;
+    size_t count_s = 0;
+
+    (void)equal_codes(
+        p, "operations",
+        daybook_journal_operations(p->oracle->journal, 0, o, 64, &count_o, &p->oracle->err),
+        daybook_journal_operations(p->subject->journal, 0, s, 64, &count_s, &p->subject->err));
+    (void)equal(p, "operations in the trail", (int64_t)count_o, (int64_t)count_s);
+    for (size_t i = 0; i < count_o && i < count_s; i++) {
+        (void)equal(p, "kind of operation", o[i].kind, s[i].kind);
+        (void)equal(p, "time of operation", o[i].at_us, s[i].at_us);
+        (void)equal(p, "position of operation", (int64_t)o[i].position, (int64_t)s[i].position);
+        (void)equal_bytes(p, "consumer of operation", text(o[i].consumer), text(s[i].consumer));
+        (void)equal_bytes(p, "who", text(o[i].who), text(s[i].who));
+        (void)equal_bytes(p, "why", text(o[i].why), text(s[i].why));
+    }
+}
+
+static void compare_state(struct pair *p)
+{
+    char names_o[CONSUMERS + 1][DAYBOOK_CONSUMER_NAME_MAX + 1];
+    char names_s[CONSUMERS + 1][DAYBOOK_CONSUMER_NAME_MAX + 1];
+    size_t count_o = 0;
+    size_t count_s = 0;
+
+    compare_journal(p);
+    compare_read(p, "retained", DAYBOOK_WHERE_ALL);
+    compare_read(p, "pending events", DAYBOOK_WHERE_PENDING);
+    compare_read(p, "quarantined events", DAYBOOK_WHERE_QUARANTINED);
+    (void)equal_codes(p, "consumers",
+                      daybook_journal_consumers(p->oracle->journal, names_o, CONSUMERS + 1,
+                                                &count_o, &p->oracle->err),
+                      daybook_journal_consumers(p->subject->journal, names_s, CONSUMERS + 1,
+                                                &count_s, &p->subject->err));
+    if (equal(p, "registered consumers", (int64_t)count_o, (int64_t)count_s)) {
+        for (size_t i = 0; i < count_o; i++) {
+            (void)equal_bytes(p, "consumer", text(names_o[i]), text(names_s[i]));
+        }
+    }
+    for (size_t i = 0; i < CONSUMERS; i++) {
+        compare_consumer(p, consumers[i]);
+        if (p->operators) {
+            compare_quarantine(p, consumers[i]);
+        }
+    }
+    if (p->operators) {
+        compare_trail(p);
+    }
+}
+
+/* ---- what the operations do ------------------------------------------------------------------------------ */
+
+struct drawn_event {
+    char id[16];
+    char subject[16];
+    char record[160];
+    struct daybook_event event;
+};
+
+/* `variant` makes other content of it now and then. */
+static void draw_event(const struct pair *p, uint32_t id, uint32_t variant, struct drawn_event *ret)
+{
+    static const char *const spaces[] = {"space", "room"};
+
+    (void)snprintf(ret->id, sizeof ret->id, "id%u", id % IDS);
+    (void)snprintf(ret->subject, sizeof ret->subject, "k%u", id % KEYS);
+    (void)snprintf(ret->record, sizeof ret->record, "{\"request_id\":\"%s\",\"n\":%s%.*s}", ret->id,
+                   variant % 8 == 7 ? "2" : "1.0", (int)(id * 7 % 40),
+                   "                                        ");
+    ret->event = event_of(ret->id, ret->subject, ret->record);
+    ret->event.name_space = text(spaces[id / 2 % 2]);
+    if (variant / 8 % 2 == 1) {
+        ret->event.observed_at_us = WORLD_START_US - (int64_t)(variant % 1000) * SECOND_US;
+    }
+    (void)p;
+}
+
+static void compare_results(struct pair *p, const struct daybook_append_result *o,
+                            const struct daybook_append_result *s)
+{
+    (void)equal_codes(p, "append", o->code, s->code);
+    (void)equal(p, "position of an append", (int64_t)o->position, (int64_t)s->position);
+    (void)equal(p, "limit of an append", o->limit, s->limit);
+    (void)equal(p, "retained of an append", (int64_t)o->retained, (int64_t)s->retained);
+}
+
+static void do_append(struct pair *p, const struct op *op)
+{
+    struct daybook_append_result o = {.position = 0};
+    struct daybook_append_result s = {.position = 0};
+    struct drawn_event drawn;
+
+    draw_event(p, op->a, op->b, &drawn);
+    (void)equal_codes(p, "append",
+                      daybook_journal_append(p->oracle->journal, &drawn.event, p->oracle->now_us,
+                                             DAYBOOK_NO_DEADLINE, &o, &p->oracle->err),
+                      daybook_journal_append(p->subject->journal, &drawn.event, p->subject->now_us,
+                                             DAYBOOK_NO_DEADLINE, &s, &p->subject->err));
+    compare_results(p, &o, &s);
+}
+
+static void do_maintain(struct pair *p)
+{
+    uint64_t o = 0;
+    uint64_t s = 0;
+
+    (void)equal_codes(p, "maintain",
+                      daybook_journal_maintain(p->oracle->journal, p->oracle->now_us,
+                                               DAYBOOK_NO_DEADLINE, &o, &p->oracle->err),
+                      daybook_journal_maintain(p->subject->journal, p->subject->now_us,
+                                               DAYBOOK_NO_DEADLINE, &s, &p->subject->err));
+    (void)equal(p, "pruned by maintain", (int64_t)o, (int64_t)s);
+}
+
+static void do_batch(struct pair *p, const struct op *op)
+{
+    struct daybook_append_result o[SET_MAX];
+    struct daybook_append_result s[SET_MAX];
+    struct drawn_event drawn[SET_MAX];
+    struct daybook_event events[SET_MAX];
+    struct daybook_journal_stats stats;
+    size_t count = 1 + op->a % SET_MAX;
+
+    do_maintain(p); /* what a look-up finds is not pruned by its own batch */
+    if (daybook_journal_stats(p->oracle->journal, p->oracle->now_us, &stats, NULL) != DAYBOOK_OK ||
+        stats.stored_events + count > stats.events_max) {
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        draw_event(p, op->b + (uint32_t)i * (op->c % 5), op->d + (uint32_t)i, &drawn[i]);
+        events[i] = drawn[i].event;
+    }
+    memset(o, 0, sizeof o);
+    memset(s, 0, sizeof s);
+    (void)equal_codes(
+        p, "batch",
+        daybook_journal_append_batch(p->oracle->journal, events, count, p->oracle->now_us,
+                                     DAYBOOK_NO_DEADLINE, o, &p->oracle->err),
+        daybook_journal_append_batch(p->subject->journal, events, count, p->subject->now_us,
+                                     DAYBOOK_NO_DEADLINE, s, &p->subject->err));
+    for (size_t i = 0; i < count; i++) {
+        compare_results(p, &o[i], &s[i]);
+    }
+}
+
+static struct daybook_start draw_start(const struct pair *p, uint32_t draw)
+{
+    switch (draw % 8) {
+    case 0:
+        return (struct daybook_start){DAYBOOK_START_NOW, 0};
+    case 1:
+        return (struct daybook_start){DAYBOOK_START_POSITION, (int64_t)(draw / 8 % 40)};
+    case 2:
+        return (struct daybook_start){DAYBOOK_START_TIME,
+                                      p->oracle->now_us +
+                                          ((int64_t)(draw / 8 % 100) - 50) * 10 * SECOND_US};
+    default:
+        return (struct daybook_start){DAYBOOK_START_OLDEST, 0};
+    }
+}
+
+/* The tokens of an engine only grow. */
+static void remember(struct pair *p, unsigned consumer)
+{
+    for (size_t i = 0; i < p->oracle->batch->count && p->handed_count < HAND_OUTS_MAX; i++) {
+        const struct handed *before = p->handed_count > 0 ? &p->handed[p->handed_count - 1] : NULL;
+        struct handed h = {.consumer = consumer,
+                           .position = p->oracle->batch->deliveries[i].position,
+                           .token_oracle = p->oracle->batch->deliveries[i].token,
+                           .token_subject = p->subject->batch->deliveries[i].token};
+
+        if (before != NULL && h.token_subject <= before->token_subject && p->why[0] == '\0') {
+            (void)snprintf(p->why, sizeof p->why, "token %" PRIu64 " after %" PRIu64,
+                           h.token_subject, before->token_subject);
+        }
+        p->handed[p->handed_count++] = h;
+    }
+}
+
+static void do_claim(struct pair *p, const struct op *op)
+{
+    static const uint32_t leases_ms[] = {1, 1000, 30000, 30000, 60000, 3600000};
+    unsigned consumer = op->a % CONSUMERS;
+    struct daybook_claim c = {.consumer = consumers[consumer],
+                              .events_max = op->a / CONSUMERS % 7,
+                              .bytes_max = op->b % 3 == 0 ? 1 + op->b / 3 % 300 : 0,
+                              .key_run = op->c % 5,
+                              .lease_ms = leases_ms[op->c / 5 % 6],
+                              .hand_outs_max = op->d % 5,
+                              .start = draw_start(p, op->d / 5)};
+
+    (void)equal_codes(p, "claim",
+                      daybook_journal_claim(p->oracle->journal, &c, p->oracle->now_us,
+                                            DAYBOOK_NO_DEADLINE, p->oracle->batch, &p->oracle->err),
+                      daybook_journal_claim(p->subject->journal, &c, p->subject->now_us,
+                                            DAYBOOK_NO_DEADLINE, p->subject->batch,
+                                            &p->subject->err));
+    if (equal_batches(p, "claimed")) {
+        remember(p, consumer);
+    }
+}
+
+/* One of the newest hand-outs, any hand-out, or one that never was. */
+static struct handed draw_hand_out(const struct pair *p, uint32_t draw)
+{
+    size_t newest = p->handed_count < 12 ? p->handed_count : 12;
+
+    if (p->handed_count == 0 || draw % 16 == 0) {
+        /* No engine gives out so high a token in these tests, but each honours one (K1). */
+        return (struct handed){.consumer = draw / 16 % CONSUMERS,
+                               .position = draw / 64 % 60,
+                               .token_oracle = UINT64_C(1) << 62,
+                               .token_subject = UINT64_C(1) << 62};
+    }
+    if (draw % 16 < 4) {
+        return p->handed[draw / 16 % p->handed_count];
+    }
+    return p->handed[p->handed_count - 1 - draw / 16 % newest];
+}
+
+static enum daybook_code say(struct contract_world *world, const struct op *op,
+                             const char *consumer, const struct daybook_hand_out *set, size_t count,
+                             enum daybook_code *ret_codes)
+{
+    static const uint32_t leases_ms[] = {0, 1, 30000, 60000, 7200000};
+
+    if (op->kind == OP_ACK) {
+        return daybook_journal_ack(world->journal, consumer, set, count, world->now_us,
+                                   DAYBOOK_NO_DEADLINE, ret_codes, &world->err);
+    }
+    if (op->kind == OP_RELINQUISH) {
+        return daybook_journal_relinquish(world->journal, consumer, set, count, world->now_us,
+                                          DAYBOOK_NO_DEADLINE, ret_codes, &world->err);
+    }
+    return daybook_journal_extend(world->journal, consumer, set, count, leases_ms[op->c % 5],
+                                  world->now_us, DAYBOOK_NO_DEADLINE, ret_codes, &world->err);
+}
+
+static void do_verdicts(struct pair *p, const struct op *op)
+{
+    struct daybook_hand_out o[SET_MAX];
+    struct daybook_hand_out s[SET_MAX];
+    enum daybook_code codes_o[SET_MAX] = {DAYBOOK_OK};
+    enum daybook_code codes_s[SET_MAX] = {DAYBOOK_OK};
+    struct handed first = draw_hand_out(p, op->a);
+    const char *consumer = consumers[op->d % 16 == 0 ? op->d / 16 % CONSUMERS : first.consumer];
+    size_t count = 1 + op->b % SET_MAX;
+
+    for (size_t i = 0; i < count; i++) {
+        struct handed h = draw_hand_out(p, op->a + (uint32_t)i * 16);
+
+        o[i] = (struct daybook_hand_out){h.position, h.token_oracle};
+        s[i] = (struct daybook_hand_out){h.position, h.token_subject};
+    }
+    (void)equal_codes(p, kinds[op->kind].name, say(p->oracle, op, consumer, o, count, codes_o),
+                      say(p->subject, op, consumer, s, count, codes_s));
+    for (size_t i = 0; i < count; i++) {
+        (void)equal_codes(p, "verdict", codes_o[i], codes_s[i]);
+    }
+}
+
+static void do_quarantine(struct pair *p, const struct op *op)
+{
+    struct handed h = draw_hand_out(p, op->a);
+    const char *consumer = consumers[op->b % 16 == 0 ? op->b / 16 % CONSUMERS : h.consumer];
+    enum daybook_quarantine_reason reason =
+        op->c % 4 == 0 ? DAYBOOK_REASON_MALFORMED : DAYBOOK_REASON_REJECTED;
+    char words[32];
+
+    (void)snprintf(words, sizeof words, "words %u", op->d % 100);
+    (void)equal_codes(
+        p, "quarantine",
+        daybook_journal_quarantine(
+            p->oracle->journal, consumer, (struct daybook_hand_out){h.position, h.token_oracle},
+            reason, text(words), p->oracle->now_us, DAYBOOK_NO_DEADLINE, &p->oracle->err),
+        daybook_journal_quarantine(
+            p->subject->journal, consumer, (struct daybook_hand_out){h.position, h.token_subject},
+            reason, text(words), p->subject->now_us, DAYBOOK_NO_DEADLINE, &p->subject->err));
+}
+
+static void do_pass(struct pair *p, const struct op *op)
+{
+    static const int64_t steps_us[] = {1,         1000,     SECOND_US,      29 * SECOND_US,
+                                       MINUTE_US, LEASE_US, 10 * MINUTE_US, 2 * HOUR_US};
+    int64_t us = steps_us[op->a % 8];
+
+    pass(p->oracle, us);
+    pass(p->subject, us);
+}
+
+static void do_jump(struct pair *p, const struct op *op)
+{
+    static const int64_t leaps_us[] = {SECOND_US,      59 * SECOND_US, 61 * SECOND_US,
+                                       20 * MINUTE_US, 2 * HOUR_US,    30 * HOUR_US};
+    int64_t us = op->b % 2 == 0 ? leaps_us[op->a % 6] : -leaps_us[op->a % 6];
+
+    jump(p->oracle, us);
+    jump(p->subject, us);
+    do_maintain(p); /* so that both have seen the clock jump (P3) */
+}
+
+static void do_reopen(struct pair *p, const struct op *op)
+{
+    enum contract_end end = op->a % 2 == 0 ? CONTRACT_KILLED : CONTRACT_CLOSED;
+    struct daybook_capacity capacity = p->oracle->capacity;
+
+    if (op->b % 3 == 0) {
+        capacity.events_max = 3 + op->c % 20;
+    }
+    if (op->b % 6 == 0) {
+        capacity.policy = op->d % 2 == 0 ? DAYBOOK_POLICY_REFUSE : DAYBOOK_POLICY_DROP_OLDEST;
+    }
+    p->oracle->capacity = capacity;
+    p->subject->capacity = capacity;
+    if (!equal_codes(p, "reopen",
+                     p->oracle->engine->reopen(p->oracle, end, &capacity, &p->oracle->err),
+                     p->subject->engine->reopen(p->subject, end, &capacity, &p->subject->err))) {
+        return;
+    }
+    do_maintain(p);
+}
+
+static void do_operate(struct pair *p, const struct op *op)
+{
+    const char *consumer = consumers[op->a % CONSUMERS];
+    struct drawn_event drawn;
+
+    if (!p->operators) {
+        return;
+    }
+    draw_event(p, op->b, 0, &drawn);
+    if (op->kind == OP_RELEASE || op->kind == OP_DISCARD) {
+        enum daybook_code (*act)(struct contract_world *, const char *, const char *) =
+            op->kind == OP_RELEASE ? release : discard;
+
+        (void)equal_codes(p, kinds[op->kind].name, act(p->oracle, consumer, drawn.id),
+                          act(p->subject, consumer, drawn.id));
+    } else if (op->kind == OP_RETIRE) {
+        enum daybook_force force = op->c % 2 == 0 ? DAYBOOK_FORCE_NO : DAYBOOK_FORCE_YES;
+
+        (void)equal_codes(p, "retire", retire(p->oracle, consumer, force),
+                          retire(p->subject, consumer, force));
+    } else {
+        (void)equal_codes(p, "rewind", rewind_consumer(p->oracle, consumer),
+                          rewind_consumer(p->subject, consumer));
+    }
+}
+
+/* Makes one of the retained events another kind of row, where the engine can. */
+static void do_set_row(struct pair *p, const struct op *op)
+{
+    uint64_t last = 0;
+    uint64_t position;
+
+    if (daybook_journal_read(p->oracle->journal, 0, DAYBOOK_WHERE_ALL, p->oracle->batch, &last,
+                             NULL, NULL) != DAYBOOK_OK ||
+        p->oracle->batch->count == 0) {
+        return;
+    }
+    position = p->oracle->batch->deliveries[op->a % p->oracle->batch->count].position;
+    if (p->subject->engine->set_row(p->subject, position, (enum contract_row)(op->b % 3))) {
+        (void)p->oracle->engine->set_row(p->oracle, position, (enum contract_row)(op->b % 3));
+    }
+}
+
+static void do_op(struct pair *p, const struct op *op)
+{
+    p->oracle->err.message[0] = '\0';
+    p->subject->err.message[0] = '\0';
+    operations_done++;
+    switch (op->kind) {
+    case OP_APPEND:
+        do_append(p, op);
+        break;
+    case OP_BATCH:
+        do_batch(p, op);
+        break;
+    case OP_CLAIM:
+        do_claim(p, op);
+        break;
+    case OP_ACK:
+    case OP_RELINQUISH:
+    case OP_EXTEND:
+        do_verdicts(p, op);
+        break;
+    case OP_QUARANTINE:
+        do_quarantine(p, op);
+        break;
+    case OP_MAINTAIN:
+        do_maintain(p);
+        break;
+    case OP_PASS:
+        do_pass(p, op);
+        break;
+    case OP_JUMP:
+        do_jump(p, op);
+        break;
+    case OP_REOPEN:
+        do_reopen(p, op);
+        break;
+    case OP_RELEASE:
+    case OP_DISCARD:
+    case OP_RETIRE:
+    case OP_REWIND:
+        do_operate(p, op);
+        break;
+    case OP_SET_ROW:
+        do_set_row(p, op);
+        break;
+    case OP_KINDS:
+        break;
+    }
+}
+
+/* ---- sequences --------------------------------------------------------------------------------------------- */
+
+/* The capacity of a sequence, from its first operation's numbers. */
+static struct daybook_capacity capacity_of(const struct op *op)
+{
+    struct daybook_capacity capacity = world_capacity();
+
+    capacity.events_max = 3 + op->a % 20;
+    capacity.policy = op->b % 3 == 0 ? DAYBOOK_POLICY_DROP_OLDEST : DAYBOOK_POLICY_REFUSE;
+    capacity.retain_acknowledged_us = op->c % 4 == 0 ? -1 : (1 + op->c % 3) * HOUR_US;
+    capacity.delivery_attempts_max = 1 + op->d % 4;
+    return capacity;
+}
+
+static void print_op(size_t i, const struct op *op)
+{
+    (void)printf("#   %3zu {OP_%s, %u, %u, %u, %u}\n", i, kinds[op->kind].name, op->a, op->b, op->c,
+                 op->d);
+}
+
+/* Runs operations on fresh journals; ops[0] is the capacity. Returns the index of the operation after which
+ * something differed, or count; ret_why gets the difference. */
+static size_t run_sequence(const struct contract_engine *engine, const struct op *ops, size_t count,
+                           char ret_why[WHY_MAX])
+{
+    static struct pair p;
+    struct daybook_capacity capacity = capacity_of(&ops[0]);
+    size_t i;
+
+    memset(&p, 0, sizeof p);
+    p.oracle = world_new(&contract_memory, &capacity);
+    p.subject = world_new(engine, &capacity);
+    p.operators = rewind_consumer(p.subject, "nobody-at-all") != DAYBOOK_BAD_ARGUMENT;
+    for (i = 1; i < count; i++) {
+        do_op(&p, &ops[i]);
+        if (p.why[0] == '\0') {
+            compare_state(&p);
+        }
+        if (p.why[0] != '\0') {
+            break;
+        }
+    }
+    memcpy(ret_why, p.why, WHY_MAX);
+    world_free(p.oracle);
+    world_free(p.subject);
+    return i;
+}
+
+/* Leaves out what is not needed for a difference. Returns the new count. */
+static size_t shorten(const struct contract_engine *engine, struct op *ops, size_t count)
+{
+    static struct op without[OPERATIONS_MAX];
+    char why[WHY_MAX];
+
+    for (size_t step = count / 2; step > 0; step = step > 1 ? step / 2 : 0) {
+        for (size_t at = count; at > step;) {
+            size_t from = at > step ? at - step : 1;
+            size_t found;
+
+            from = from < 1 ? 1 : from;
+            memcpy(without, ops, from * sizeof *ops);
+            memcpy(without + from, ops + at, (count - at) * sizeof *ops);
+            found = run_sequence(engine, without, count - (at - from), why);
+            if (why[0] != '\0') {
+                count = found + 1;
+                memcpy(ops, without, count * sizeof *ops);
+                at = from < count ? from : count;
+            } else {
+                at = from;
+            }
+        }
+    }
+    return count;
+}
+
+static void draw_sequence(uint64_t seed, size_t count, struct op *ret)
+{
+    uint64_t state = seed;
+    uint32_t weights = 0;
+
+    for (size_t k = 0; k < OP_KINDS; k++) {
+        weights += kinds[k].weight;
+    }
+    for (size_t i = 0; i < count; i++) {
+        uint32_t draw = (uint32_t)(sim_draw(&state) % weights);
+        size_t kind = 0;
+
+        while (draw >= kinds[kind].weight) {
+            draw -= kinds[kind++].weight;
+        }
+        ret[i] = (struct op){.kind = (enum kind)kind,
+                             .a = (uint32_t)(sim_draw(&state) >> 33),
+                             .b = (uint32_t)(sim_draw(&state) >> 33),
+                             .c = (uint32_t)(sim_draw(&state) >> 33),
+                             .d = (uint32_t)(sim_draw(&state) >> 33)};
+    }
+}
+
+static int report(const struct contract_engine *engine, struct op *ops, size_t count, uint64_t seed)
+{
+    char why[WHY_MAX];
+
+    count = shorten(engine, ops, count);
+    (void)run_sequence(engine, ops, count, why);
+    (void)printf("not ok 1 - %s and the oracle\n# seed %" PRIu64 ": after %zu operations: %s\n",
+                 engine->name, seed, count - 1, why);
+    (void)printf("# again: differential %s --seed %" PRIu64 " --sequences 1; shortened:\n",
+                 engine->name, seed);
+    for (size_t i = 0; i < count; i++) {
+        print_op(i, &ops[i]);
+    }
+    return 1;
+}
+
+static uint64_t number_after(int argc, char **argv, const char *option, uint64_t otherwise)
+{
+    for (int i = 2; i + 1 < argc; i++) {
+        if (strcmp(argv[i], option) == 0) {
+            return strtoull(argv[i + 1], NULL, 10);
+        }
+    }
+    return otherwise;
+}
+
+static const struct contract_engine *engine_named(const char *name)
+{
+    static const struct contract_engine *const engines[] = {&contract_memory};
+
+    for (size_t i = 0; i < sizeof engines / sizeof engines[0]; i++) {
+        if (strcmp(engines[i]->name, name) == 0) {
+            return engines[i];
+        }
+    }
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    static struct op ops[OPERATIONS_MAX];
+    const struct contract_engine *engine = argc > 1 ? engine_named(argv[1]) : NULL;
+    uint64_t sequences = number_after(argc, argv, "--sequences", 200);
+    uint64_t seed = number_after(argc, argv, "--seed", 1);
+    size_t count = (size_t)number_after(argc, argv, "--operations", 120);
+    char why[WHY_MAX];
+
+    if (engine == NULL || count < 2 || count > OPERATIONS_MAX) {
+        (void)fprintf(stderr, "usage: %s ENGINE [--sequences N] [--seed S] [--operations 2..%u]\n",
+                      argv[0], OPERATIONS_MAX);
+        return 2;
+    }
+    (void)printf("1..1\n# %s against the oracle: %" PRIu64
+                 " sequences of %zu operations, seed %" PRIu64 "\n",
+                 engine->name, sequences, count, seed);
+    for (uint64_t i = 0; i < sequences; i++) {
+        draw_sequence(seed + i, count, ops);
+        size_t found = run_sequence(engine, ops, count, why);
+
+        if (why[0] != '\0') {
+            return report(engine, ops, found + 1, seed + i);
+        }
+    }
+    (void)printf("ok 1 - %s and the oracle, %" PRIu64 " operations\n", engine->name,
+                 operations_done);
+    return 0;
+}
