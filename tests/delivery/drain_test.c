@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The worker with its thread: that it wakes, that it stops within its bound, what its report claims, and
+ * that one which was given up on stays harmless. Nothing sleeps: tests wait for what happened. Bounds
+ * are measured on the real clock; a drain that has to give up takes its second.
+ */
+#include <daybook/memory.h>
+#include <daybook/worker.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/os.h"
+#include "base/thread.h"
+#include "harness/script_sink.h"
+#include "harness/troubled_journal.h"
+
+#define CONSUMER "billing"
+#define MARGIN_US 1000000 /* T2 */
+#define SLACK_US 400000   /* of a busy machine, sanitizers included; the bounds are far apart */
+#define WORKERS 2u
+
+struct bench {
+    struct daybook_journal *journal;
+    struct troubled_journal troubled;
+    struct script_sink *sinks[WORKERS];
+    struct daybook_worker *workers[WORKERS];
+    struct daybook_drain_report reports[WORKERS];
+    struct daybook_worker_options options;
+    _Atomic uint32_t closed;
+    int64_t took_us; /* by the last drain */
+    unsigned appended;
+};
+
+static int64_t mono_us(void)
+{
+    return dbk_os_posix()->monotonic_us(dbk_os_posix());
+}
+
+static void put_many(struct bench *b, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        char id[32];
+        struct daybook_append_result result;
+        (void)snprintf(id, sizeof id, "e%u", b->appended++);
+        struct daybook_bytes bytes = {id, strlen(id)};
+        struct daybook_event event = {.request_id = bytes,
+                                      .name_space = {"acme", 4},
+                                      .subject = bytes,
+                                      .observed_at_us = DAYBOOK_TIME_UNSET,
+                                      .record = {"{}", 2}};
+        assert_int_equal(daybook_journal_append(b->journal, &event,
+                                                dbk_os_posix()->realtime_us(dbk_os_posix()),
+                                                DAYBOOK_NO_DEADLINE, &result, NULL),
+                         DAYBOOK_OK);
+    }
+}
+
+static int setup(void **state)
+{
+    const struct daybook_capacity capacity = {.events_max = 4096};
+    struct bench *b = calloc(1, sizeof *b);
+
+    assert_non_null(b);
+    assert_int_equal(daybook_memory_open(&capacity, &b->journal, NULL), DAYBOOK_OK);
+    troubled_init(&b->troubled, b->journal);
+    b->options = (struct daybook_worker_options){
+        .consumer = CONSUMER, .claim_batch = 8, .poll_interval_ms = 60000};
+    *state = b;
+    return 0;
+}
+
+/* Makes worker `index` with a destination that hangs as asked. */
+static void make_worker(struct bench *b, size_t index, enum script_hang hang)
+{
+    struct script_sink *sink = script_sink_new("ledger");
+    struct daybook_sink *const head = &sink->head;
+    struct daybook_worker_options options = b->options;
+
+    sink->hang = hang;
+    sink->closed = &b->closed;
+    b->sinks[index] = sink;
+    options.sinks = &head;
+    options.sink_count = 1;
+    assert_int_equal(daybook_worker_new(&b->troubled.head, &options, &b->workers[index], NULL),
+                     DAYBOOK_OK);
+}
+
+static void start_worker(struct bench *b, size_t index, enum script_hang hang)
+{
+    make_worker(b, index, hang);
+    assert_int_equal(daybook_worker_start(b->workers[index], NULL), DAYBOOK_OK);
+}
+
+static const struct daybook_drain_report *drain(struct bench *b, size_t count, uint32_t budget_ms)
+{
+    int64_t began_us = mono_us();
+
+    daybook_workers_drain(b->workers, count, budget_ms, b->reports);
+    b->took_us = mono_us() - began_us;
+    assert_true(b->took_us < (int64_t)budget_ms * 1000 + MARGIN_US + SLACK_US);
+    return &b->reports[0];
+}
+
+static int teardown(void **state)
+{
+    struct bench *b = *state;
+
+    for (size_t i = 0; i < WORKERS; i++) {
+        daybook_worker_free(b->workers[i]);
+    }
+    assert_int_equal(daybook_journal_close(b->journal, NULL), DAYBOOK_OK);
+    free(b);
+    return 0;
+}
+
+static void test_L1_an_append_wakes_an_idle_worker(void **state)
+{
+    struct bench *b = *state;
+
+    start_worker(b, 0, SCRIPT_PROMPT);
+    troubled_wait_calls(&b->troubled, TROUBLED_CLAIM, 2); /* registered, and found nothing */
+    put_many(b, 3);
+    script_wait_accepted(b->sinks[0], 3); /* the poll is a minute away */
+    const struct daybook_drain_report *report = drain(b, 1, 5000);
+    assert_int_equal(report->delivered, 3);
+    assert_true(report->reported && report->counted && report->drained && !report->unwaited);
+    assert_true(b->took_us < SLACK_US);
+}
+
+static void test_C1b_start_registers_the_consumer(void **state)
+{
+    struct bench *b = *state;
+    char names[2][DAYBOOK_CONSUMER_NAME_MAX + 1];
+    size_t count = 0;
+
+    start_worker(b, 0, SCRIPT_PROMPT);
+    assert_int_equal(daybook_journal_consumers(b->journal, names, 2, &count, NULL), DAYBOOK_OK);
+    assert_int_equal(count, 1);
+    assert_string_equal(names[0], CONSUMER);
+    assert_int_equal(daybook_worker_start(b->workers[0], NULL), DAYBOOK_BAD_ARGUMENT);
+    (void)drain(b, 1, 5000);
+}
+
+static void test_T1_a_backlog_is_delivered_within_the_budget(void **state)
+{
+    struct bench *b = *state;
+
+    put_many(b, 400);
+    start_worker(b, 0, SCRIPT_PROMPT);
+    const struct daybook_drain_report *report = drain(b, 1, 10000);
+    assert_int_equal(report->delivered, 400);
+    assert_true(report->drained);
+}
+
+static void test_T1_a_write_in_flight_is_cut_at_the_deadline(void **state)
+{
+    struct bench *b = *state;
+
+    put_many(b, 8);
+    start_worker(b, 0, SCRIPT_UNTIL_INTERRUPTED);
+    script_wait_writes(b->sinks[0], 1);
+    const struct daybook_drain_report *report = drain(b, 1, 50);
+    assert_true(b->took_us >= 50000); /* not before the deadline */
+    assert_true(b->took_us < 50000 + SLACK_US);
+    assert_true(report->reported && report->counted && !report->drained);
+    assert_int_equal(report->undelivered, 8);
+    assert_int_equal(report->failed, 0);
+    /* X1: the leases were given up, a successor need not wait. */
+    struct daybook_consumer_stats stats;
+    assert_int_equal(daybook_journal_consumer_stats(b->journal, CONSUMER,
+                                                    dbk_os_posix()->realtime_us(dbk_os_posix()),
+                                                    &stats, NULL),
+                     DAYBOOK_OK);
+    assert_int_equal(stats.in_flight, 0);
+    assert_int_equal(stats.pending, 8);
+}
+
+static void test_T1_a_pass_that_begins_in_the_drain_is_cut_too(void **state)
+{
+    struct bench *b = *state;
+
+    start_worker(b, 0, SCRIPT_UNTIL_INTERRUPTED);
+    troubled_wait_calls(&b->troubled, TROUBLED_CLAIM, 2);
+    put_many(b, 8);
+    const struct daybook_drain_report *report = drain(b, 1, 50);
+    assert_true(report->reported);
+    assert_int_equal(report->undelivered, 8);
+}
+
+static void test_T1_a_stop_ends_the_quiet_of_an_outage(void **state)
+{
+    struct bench *b = *state;
+
+    make_worker(b, 0, SCRIPT_PROMPT);
+    script_answer(b->sinks[0], DAYBOOK_ANSWER_UNAVAILABLE);
+    put_many(b, 12);
+    assert_int_equal(daybook_worker_start(b->workers[0], NULL), DAYBOOK_OK);
+    /* Back from the outage its attempts were given back; then it keeps quiet for most of a minute. */
+    troubled_wait_calls(&b->troubled, TROUBLED_RELINQUISH, 1);
+    const struct daybook_drain_report *report = drain(b, 1, 5000);
+    assert_true(report->reported);
+    assert_int_equal(report->delivered, 4); /* what was not leased */
+    assert_int_equal(report->undelivered, 8);
+    assert_int_equal(report->failed, 1);
+    assert_true(b->took_us < MARGIN_US);
+}
+
+static void test_T2_who_does_not_come_back_is_given_up_on(void **state)
+{
+    struct bench *b = *state;
+
+    put_many(b, 8);
+    start_worker(b, 0, SCRIPT_UNTIL_RELEASED);
+    script_wait_writes(b->sinks[0], 1);
+    const struct daybook_drain_report *report = drain(b, 1, 10);
+    assert_true(b->took_us >= 10000 + MARGIN_US);
+    assert_true(!report->reported && report->counted && !report->drained);
+    assert_int_equal(report->undelivered, 8);
+    assert_int_equal(report->delivered, 0);
+    assert_int_equal(atomic_load(&b->sinks[0]->interrupted), 1);
+
+    /* T7: the write is still out when the worker is freed and the journal closed. */
+    struct script_sink *sink = b->sinks[0];
+    uint32_t acks = atomic_load(&b->troubled.calls[TROUBLED_ACK]);
+    daybook_worker_free(b->workers[0]);
+    b->workers[0] = NULL;
+    assert_int_equal(daybook_journal_close(b->journal, NULL), DAYBOOK_OK);
+    assert_int_equal(atomic_load(&b->closed), 0);
+    script_release(sink);
+    while (atomic_load(&b->closed) == 0) { /* its own thread closes it in the end */
+        dbk_futex_wait(&b->closed, 0, -1);
+    }
+    assert_int_equal(atomic_load(&b->troubled.calls[TROUBLED_ACK]), acks);
+    const struct daybook_capacity capacity = {.events_max = 16};
+    assert_int_equal(daybook_memory_open(&capacity, &b->journal, NULL), DAYBOOK_OK);
+}
+
+static void test_T2_a_hanging_journal_is_given_up_on_and_read_by_the_caller(void **state)
+{
+    struct bench *b = *state;
+
+    b->options.maintain_interval_ms = 1;
+    atomic_store(&b->troubled.hangs[TROUBLED_MAINTAIN], 1);
+    start_worker(b, 0, SCRIPT_PROMPT);
+    troubled_wait_calls(&b->troubled, TROUBLED_MAINTAIN, 1);
+    put_many(b, 3);
+    const struct daybook_drain_report *report = drain(b, 1, 10);
+    assert_true(!report->reported && report->counted && !report->drained);
+    assert_int_equal(report->undelivered, 3);
+    /* It is waited for where it matters: before the journal goes. */
+    troubled_let_go(&b->troubled, TROUBLED_MAINTAIN);
+    daybook_worker_free(b->workers[0]);
+    b->workers[0] = NULL;
+}
+
+static void test_T2_a_slow_closing_read_costs_the_count_not_the_report(void **state)
+{
+    struct bench *b = *state;
+
+    put_many(b, 3);
+    start_worker(b, 0, SCRIPT_PROMPT);
+    script_wait_accepted(b->sinks[0], 3);
+    atomic_store(&b->troubled.hangs[TROUBLED_CONSUMER_STATS], 1);
+    const struct daybook_drain_report *report = drain(b, 1, 100);
+    assert_true(report->reported && !report->counted && !report->drained);
+    assert_int_equal(report->delivered, 3);
+    assert_int_equal(daybook_drain_report_caught_up(report), DAYBOOK_CAUGHT_UP_UNKNOWN);
+    troubled_let_go(&b->troubled, TROUBLED_CONSUMER_STATS);
+}
+
+static void test_T8_workers_are_drained_side_by_side(void **state)
+{
+    struct bench *b = *state;
+
+    put_many(b, 8);
+    start_worker(b, 0, SCRIPT_UNTIL_INTERRUPTED);
+    b->options.consumer = "audit";
+    start_worker(b, 1, SCRIPT_UNTIL_INTERRUPTED);
+    script_wait_writes(b->sinks[0], 1);
+    script_wait_writes(b->sinks[1], 1);
+    (void)drain(b, 2, 300);
+    assert_true(b->took_us < 300000 + SLACK_US); /* not twice */
+    for (size_t i = 0; i < 2; i++) {
+        assert_true(b->reports[i].reported);
+        assert_int_equal(b->reports[i].undelivered, 8);
+    }
+}
+
+static void test_T4_a_worker_that_never_ran_says_so(void **state)
+{
+    struct bench *b = *state;
+
+    put_many(b, 3);
+    make_worker(b, 0, SCRIPT_PROMPT);
+    const struct daybook_drain_report *report = drain(b, 1, 1000);
+    assert_true(report->reported && report->counted && !report->drained);
+    assert_int_equal(report->delivered, 0);
+    assert_int_equal(report->undelivered, 3);
+    assert_true(b->took_us < SLACK_US);
+}
+
+static void test_T7_a_worker_may_be_freed_without_a_drain(void **state)
+{
+    struct bench *b = *state;
+
+    put_many(b, 100);
+    start_worker(b, 0, SCRIPT_PROMPT);
+    script_wait_accepted(b->sinks[0], 1);
+    daybook_worker_free(b->workers[0]);
+    b->workers[0] = NULL;
+    while (atomic_load(&b->closed) == 0) {
+        dbk_futex_wait(&b->closed, 0, -1);
+    }
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_L1_an_append_wakes_an_idle_worker),
+        TEST(test_C1b_start_registers_the_consumer),
+        TEST(test_T1_a_backlog_is_delivered_within_the_budget),
+        TEST(test_T1_a_write_in_flight_is_cut_at_the_deadline),
+        TEST(test_T1_a_pass_that_begins_in_the_drain_is_cut_too),
+        TEST(test_T1_a_stop_ends_the_quiet_of_an_outage),
+        TEST(test_T2_who_does_not_come_back_is_given_up_on),
+        TEST(test_T2_a_hanging_journal_is_given_up_on_and_read_by_the_caller),
+        TEST(test_T2_a_slow_closing_read_costs_the_count_not_the_report),
+        TEST(test_T8_workers_are_drained_side_by_side),
+        TEST(test_T4_a_worker_that_never_ran_says_so),
+        TEST(test_T7_a_worker_may_be_freed_without_a_drain),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
