@@ -16,6 +16,7 @@
 enum dbk_rank {
     DBK_RANK_DAEMON = 10,   /* a connection table, a submission list */
     DBK_RANK_WORKER = 20,   /* a worker's control block */
+    DBK_RANK_COMPARE = 25,  /* log engine: the buffer for a repeated id */
     DBK_RANK_STATE = 30,    /* log engine: state */
     DBK_RANK_STAGE = 40,    /* log engine: stage and id index */
     DBK_RANK_SEGMENTS = 50, /* log engine: segment table */

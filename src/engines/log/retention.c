@@ -90,6 +90,13 @@ uint32_t dbk_state_prune(struct dbk_state *state, int64_t now_us, uint32_t event
     return forgotten;
 }
 
+uint64_t dbk_state_first_givable(const struct dbk_state *state)
+{
+    uint64_t bit = dbk_bits_next(&state->givable, 0);
+
+    return bit == DBK_BITS_NONE ? 0 : dbk_slot_position(state, dbk_bit_slot(state, bit));
+}
+
 uint32_t dbk_state_reclaim(struct dbk_state *state, uint32_t events_max,
                            struct dbk_forget_list *list)
 {

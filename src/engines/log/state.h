@@ -302,6 +302,8 @@ uint32_t dbk_state_prune(struct dbk_state *state, int64_t now_us, uint32_t event
 /* [state+stage] Gives up delivered events, lowest first (P4). Returns how many. */
 uint32_t dbk_state_reclaim(struct dbk_state *state, uint32_t events_max,
                            struct dbk_forget_list *list);
+/* The lowest position that may be given up; 0: none. */
+uint64_t dbk_state_first_givable(const struct dbk_state *state);
 /* The leases that dropped events leave behind (P5). */
 struct dbk_orphan {
     uint32_t consumer;

@@ -1,0 +1,613 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Claims, verdicts, registration and pruning: each decides, stages its frame and applies under one hold
+ * of state and stage, then waits as K7 asks: for the write (hand-outs, acknowledgements, refunds,
+ * extensions) or for the sync (registration, quarantine). Payloads are read with no lock held.
+ * Run by any thread. Allocates nothing but for a first claim that runs beside another.
+ */
+#include "engines/log/log_impl.h"
+
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/bytes.h"
+#include "base/error.h"
+
+enum {
+    READ_RETRY_US = 1000000, /* a key whose event could not be read is left alone this long */
+    PRUNE_STEP = 256         /* events pruned under one hold */
+};
+
+/* ---- holding and waiting ----------------------------------------------------------------------- */
+
+static void unlock_both(struct dbk_log *log)
+{
+    dbk_mutex_unlock(&log->stage_lock);
+    dbk_mutex_unlock(&log->state_lock);
+}
+
+/* Takes state and stage so that `bytes` of delivery frames fit, waiting where they do not. On OK both
+ * are held. */
+static enum daybook_code lock_with_room(struct dbk_log *log, size_t bytes, int64_t deadline_us,
+                                        struct daybook_error *err)
+{
+    for (;;) {
+        dbk_mutex_lock(&log->state_lock);
+        dbk_mutex_lock(&log->stage_lock);
+        if (dbk_log_has_failed(log) || log->read_only) {
+            unlock_both(log);
+            return dbk_log_failed(log, err);
+        }
+        enum dbk_fit fit = dbk_stage_fit(log, bytes, 0);
+        if (fit == DBK_FIT_OK) {
+            return DAYBOOK_OK;
+        }
+        uint32_t seen = atomic_load(&log->space_word);
+        struct dbk_group *group = fit == DBK_FIT_GROUP_FULL ? dbk_group_ref_open(log) : NULL;
+        unlock_both(log);
+        enum daybook_code code = DAYBOOK_OK;
+        if (group != NULL) {
+            code = dbk_commit_wait(log, group, DBK_WAIT_WRITTEN, deadline_us);
+        } else if (fit == DBK_FIT_NO_SPACE) {
+            return dbk_fail(err, DAYBOOK_BACKEND,
+                            "%s: no room left for delivery state, not even in the reserve; free "
+                            "disk space or raise max_bytes",
+                            log->path);
+        } else if (!dbk_space_wait(log, seen, deadline_us)) {
+            code = DAYBOOK_TIMED_OUT;
+        }
+        if (code == DAYBOOK_BACKEND) {
+            return dbk_log_failed(log, err);
+        }
+        if (code == DAYBOOK_TIMED_OUT) {
+            return dbk_fail(err, code, "%s: the deadline came before there was room in the log",
+                            log->path);
+        }
+    }
+}
+
+/* [state+stage] Where the next delivery frame goes. */
+static uint8_t *frame_room(struct dbk_log *log)
+{
+    return log->open_stage->delivery + log->open_stage->delivery_len;
+}
+
+/* [state+stage] The frames at frame_room are `bytes` long. */
+static void frame_staged(struct dbk_log *log, size_t bytes, enum dbk_wait_for level)
+{
+    log->open_stage->delivery_len += bytes;
+    dbk_assert(log->open_stage->delivery_len <= log->delivery_area);
+    if (level == DBK_WAIT_SYNCED) {
+        log->open_stage->sync_required = true;
+    }
+}
+
+/* Releases both locks and waits for the newest group: the frame just staged is in it, or what an answer
+ * without a frame rests on. */
+static enum daybook_code unlock_and_wait(struct dbk_log *log, enum dbk_wait_for level,
+                                         int64_t deadline_us, struct daybook_error *err)
+{
+    struct dbk_group *group = dbk_group_ref_newest(log);
+    unlock_both(log);
+    if (group == NULL) {
+        return DAYBOOK_OK;
+    }
+    enum daybook_code code = dbk_commit_wait(log, group, level, deadline_us);
+    if (code == DAYBOOK_BACKEND) {
+        return dbk_log_failed(log, err);
+    }
+    if (code == DAYBOOK_TIMED_OUT) {
+        return dbk_fail(err, code, "%s: the deadline came before the commit", log->path);
+    }
+    return DAYBOOK_OK;
+}
+
+static void bump_changes(struct dbk_log *log)
+{
+    atomic_fetch_add(&log->changes, 1);
+    dbk_futex_wake_all(&log->changes);
+}
+
+/* ---- registration ------------------------------------------------------------------------------ */
+
+/* Registers the consumer unless it is (C1). OK: *ret_id is set, and the registration is durable. */
+static enum daybook_code ensure_registered(struct dbk_log *log, const struct daybook_claim *claim,
+                                           int64_t now_us, int64_t deadline_us, uint32_t *ret_id,
+                                           struct daybook_error *err)
+{
+    dbk_mutex_lock(&log->state_lock);
+    *ret_id = dbk_state_consumer_id(log->state, claim->consumer);
+    dbk_mutex_unlock(&log->state_lock);
+    if (*ret_id != 0 && claim->events_max > 0) {
+        return DAYBOOK_OK;
+    }
+    enum daybook_code code = lock_with_room(log, DBK_ADMIN_REGISTER_FRAME_BYTES, deadline_us, err);
+    if (code != DAYBOOK_OK) {
+        return code;
+    }
+    *ret_id = dbk_state_consumer_id(log->state, claim->consumer);
+    if (*ret_id == 0) {
+        uint32_t id = dbk_state_next_consumer_id(log->state);
+        struct dbk_start start =
+            dbk_state_resolve_start(log->state, claim->start, log->next_position);
+        code = dbk_state_register(log->state, id, claim->consumer, start);
+        if (code != DAYBOOK_OK) {
+            unlock_both(log);
+            return dbk_fail(
+                err, code, "%s: consumer %s cannot be registered: %s", log->path, claim->consumer,
+                code == DAYBOOK_BUSY ? "64 are registered; retire one" : "out of memory");
+        }
+        struct dbk_admin_frame frame = {
+            .op = DBK_ADMIN_REGISTER,
+            .consumer = id,
+            .at_us = now_us,
+            .name = {claim->consumer, strlen(claim->consumer)},
+            .start = start,
+        };
+        frame_staged(log, dbk_admin_frame_encode(frame_room(log), &frame), DBK_WAIT_SYNCED);
+        *ret_id = id;
+    }
+    return unlock_and_wait(log, DBK_WAIT_SYNCED, deadline_us, err);
+}
+
+/* ---- claim ------------------------------------------------------------------------------------- */
+
+/* [state] A walk to use; NULL: no memory. */
+static struct dbk_walk *walk_take(struct dbk_log *log)
+{
+    for (unsigned i = 0; i < DBK_WALKS_MAX; i++) {
+        if (log->walks[i] != NULL) {
+            struct dbk_walk *walk = log->walks[i];
+            log->walks[i] = NULL;
+            return walk;
+        }
+    }
+    struct dbk_walk *walk = NULL;
+    return dbk_walk_new(DAYBOOK_CLAIM_EVENTS_MAX, &walk) == DAYBOOK_OK ? walk : NULL;
+}
+
+/* [state] */
+static void walk_give_back(struct dbk_log *log, struct dbk_walk *walk)
+{
+    for (unsigned i = 0; i < DBK_WALKS_MAX; i++) {
+        if (log->walks[i] == NULL) {
+            log->walks[i] = walk;
+            return;
+        }
+    }
+    dbk_walk_free(walk);
+}
+
+enum payload { PAYLOAD_OK, PAYLOAD_MALFORMED, PAYLOAD_UNREADABLE };
+
+/* Reads one stored entry into the batch and makes a delivery of it. No lock held, its segment pinned. */
+static enum payload read_delivery(struct dbk_log *log, uint64_t position, struct dbk_place place,
+                                  struct daybook_batch *batch, struct daybook_delivery *ret)
+{
+    struct dbk_entry entry;
+    size_t entry_len;
+    uint8_t *buf = batch->bytes + batch->bytes_used;
+    int64_t len = dbk_segment_read(log, place, buf);
+    if (len < 0) {
+        return PAYLOAD_UNREADABLE;
+    }
+    if (dbk_entry_decode(buf, (size_t)len, &entry, &entry_len) != DBK_ENTRY_OK) {
+        return PAYLOAD_MALFORMED;
+    }
+    batch->bytes_used += dbk_round_up((size_t)len, 8);
+    *ret = (struct daybook_delivery){
+        .position = position,
+        .row_version = entry.row_version,
+        .accepted_at_us = entry.accepted_at_us,
+        .event = {.request_id = entry.request_id,
+                  .name_space = entry.name_space,
+                  .subject = entry.subject,
+                  .observed_at_us = entry.observed_at_us,
+                  .record = entry.record},
+    };
+    return PAYLOAD_OK;
+}
+
+/* Picks, reads what was picked, drops what cannot be delivered, and picks on while room came free.
+ * State is held at entry and exit, not while reading. */
+static void pick_and_read(struct dbk_log *log, struct dbk_walk *walk, int64_t now_us,
+                          struct daybook_batch *batch)
+{
+    uint32_t first = 0;
+    batch->count = 0;
+    batch->bytes_used = 0;
+    while (dbk_walk_pick(log->state, walk) > 0) {
+        uint32_t end = walk->pick_count;
+        bool dropped = false;
+        for (uint32_t i = first; i < end; i++) {
+            dbk_segment_pin(log, walk->picks[i].place.segment_no);
+        }
+        dbk_mutex_unlock(&log->state_lock);
+        enum payload found[DBK_READ_STEP];
+        for (uint32_t i = first; i < end; i++) {
+            /* Only this thread looks at its walk. */
+            struct dbk_pick *pick = &walk->picks[i];
+            struct daybook_delivery *delivery = &batch->deliveries[batch->count];
+            enum payload payload = read_delivery(log, pick->position, pick->place, batch, delivery);
+            batch->count += payload == PAYLOAD_OK ? 1 : 0;
+            found[i - first] = payload;
+        }
+        dbk_mutex_lock(&log->state_lock);
+        for (uint32_t i = first; i < end; i++) {
+            dbk_segment_unpin(log, walk->picks[i].place.segment_no);
+            if (found[i - first] == PAYLOAD_OK || walk->picks[i].dropped) {
+                continue;
+            }
+            dropped = true;
+            if (found[i - first] == PAYLOAD_MALFORMED) {
+                dbk_state_mark_damaged(log->state, walk->picks[i].position);
+            }
+            dbk_walk_drop(log->state, walk, i,
+                          found[i - first] == PAYLOAD_MALFORMED ? DBK_DROP_MALFORMED
+                                                                : DBK_DROP_READ_ERROR,
+                          now_us + READ_RETRY_US);
+        }
+        first = end;
+        if (!dropped) {
+            break;
+        }
+    }
+}
+
+/* [state+stage] Stages and applies what the walk has come to. Returns whether something has to be
+ * synced. */
+static enum dbk_wait_for stage_claim(struct dbk_log *log, struct dbk_walk *walk, uint32_t consumer,
+                                     uint32_t lease_ms, int64_t now_us, uint64_t *ret_first_token)
+{
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < walk->condemned_count; i++) {
+        const struct dbk_condemned *condemned = &walk->condemned[i];
+        struct dbk_quarantine_frame frame = {
+            .position = condemned->position,
+            .consumer = consumer,
+            .reason = condemned->reason,
+            .attempts = condemned->attempts,
+            .at_us = now_us,
+        };
+        bytes += dbk_quarantine_frame_encode(frame_room(log) + bytes, &frame);
+        dbk_state_apply_quarantine(log->state, consumer, condemned->position, condemned->reason);
+    }
+    *ret_first_token = log->next_token;
+    if (walk->pick_count > 0) {
+        uint8_t *out = frame_room(log) + bytes;
+        struct dbk_claim_frame frame = {.consumer = consumer,
+                                        .lease_ms = lease_ms,
+                                        .now_us = now_us,
+                                        .first_token = log->next_token,
+                                        .count = walk->pick_count};
+        bytes += dbk_claim_frame_begin(out, &frame);
+        for (uint32_t i = 0; i < walk->pick_count; i++) {
+            struct dbk_claim_entry entry = {.position = walk->picks[i].position,
+                                            .attempt = walk->picks[i].attempt,
+                                            .hand_outs = walk->picks[i].hand_outs};
+            dbk_claim_entry_put(out, i, &entry);
+            dbk_state_apply_claim(log->state, consumer, lease_ms, now_us, log->next_token + i,
+                                  &entry, 1);
+        }
+        dbk_frame_finish(out);
+        log->next_token += walk->pick_count;
+    }
+    enum dbk_wait_for level = walk->condemned_count > 0 ? DBK_WAIT_SYNCED : DBK_WAIT_WRITTEN;
+    frame_staged(log, bytes, level);
+    return level;
+}
+
+/* Leaves in the batch what was handed out, and fills in what only the hand-out knows. */
+static void fill_batch(struct daybook_batch *batch, const struct dbk_walk *walk,
+                       uint64_t first_token, int64_t expires_at_us)
+{
+    size_t kept = 0;
+    size_t at = 0;
+    for (uint32_t i = 0; i < walk->pick_count; i++) {
+        const struct dbk_pick *pick = &walk->picks[i];
+        while (batch->deliveries[at].position != pick->position) {
+            at++;
+        }
+        struct daybook_delivery *delivery = &batch->deliveries[kept++];
+        *delivery = batch->deliveries[at++];
+        delivery->attempt = pick->attempt;
+        delivery->redelivery = pick->redelivery;
+        delivery->token = first_token + i;
+        delivery->lease_expires_at_us = expires_at_us;
+    }
+    batch->count = kept;
+}
+
+/* What one claim may take so that its frames fit into one group. */
+static uint32_t claim_cap(const struct dbk_log *log, uint32_t events_max)
+{
+    size_t room = log->delivery_area - log->delivery_area / 4;
+    size_t cap = (room - DBK_CLAIM_FRAME_BYTES(0)) / 16 / 2;
+    cap = cap < DBK_READ_STEP ? cap : DBK_READ_STEP;
+    return events_max < cap ? events_max : (uint32_t)cap;
+}
+
+enum daybook_code dbk_log_claim(struct daybook_journal *j, const struct daybook_claim *claim,
+                                int64_t now_us, int64_t deadline_us, struct daybook_batch *batch,
+                                struct daybook_error *err)
+{
+    struct dbk_log *log = dbk_log_of(j);
+    uint32_t consumer;
+    batch->count = 0;
+    batch->more = false;
+    if (dbk_log_has_failed(log) || log->read_only) {
+        return dbk_log_failed(log, err);
+    }
+    enum daybook_code code = ensure_registered(log, claim, now_us, deadline_us, &consumer, err);
+    if (code != DAYBOOK_OK || claim->events_max == 0) {
+        return code;
+    }
+    struct daybook_claim bounded = *claim;
+    bounded.events_max = claim_cap(log, claim->events_max < batch->events_max ? claim->events_max
+                                                                              : batch->events_max);
+    if (bounded.bytes_max == 0 || bounded.bytes_max > batch->bytes_max) {
+        bounded.bytes_max = batch->bytes_max;
+    }
+
+    dbk_mutex_lock(&log->state_lock);
+    struct dbk_walk *walk = walk_take(log);
+    if (walk == NULL) {
+        dbk_mutex_unlock(&log->state_lock);
+        return dbk_fail(err, DAYBOOK_NO_MEMORY, "no memory for a claim");
+    }
+    dbk_walk_begin(log->state, walk, consumer, &bounded, now_us);
+    pick_and_read(log, walk, now_us, batch);
+    dbk_log_note_claim(log, consumer, now_us);
+    dbk_mutex_unlock(&log->state_lock);
+
+    /* The frames of what was condemned and of the claim; where they cannot all stand in one group,
+     * what was condemned goes first and alone. */
+    size_t condemned_cap =
+        (log->delivery_area - log->delivery_area / 4) / 2 / DBK_QUARANTINE_FRAME_BYTES_MIN;
+    size_t bytes =
+        DBK_CLAIM_FRAME_BYTES(walk->pick_count) +
+        DBK_QUARANTINE_FRAME_BYTES_MIN *
+            (walk->condemned_count < condemned_cap ? walk->condemned_count : condemned_cap);
+    code = lock_with_room(log, bytes, deadline_us, err);
+    if (code != DAYBOOK_OK) {
+        dbk_mutex_lock(&log->state_lock);
+        dbk_walk_end(log->state, walk);
+        walk_give_back(log, walk);
+        dbk_mutex_unlock(&log->state_lock);
+        batch->count = 0;
+        return code;
+    }
+    dbk_walk_settle(log->state, walk);
+    batch->more = walk->more || walk->condemned_count > condemned_cap;
+    if (walk->condemned_count > condemned_cap) {
+        walk->condemned_count = (uint32_t)condemned_cap;
+        walk->pick_count = 0;
+    }
+    bool effect = walk->pick_count > 0 || walk->condemned_count > 0;
+    uint64_t first_token = 0;
+    enum dbk_wait_for level = DBK_WAIT_WRITTEN;
+    if (effect) {
+        level = stage_claim(log, walk, consumer, claim->lease_ms, now_us, &first_token);
+    }
+    fill_batch(batch, walk, first_token, now_us + (int64_t)claim->lease_ms * 1000);
+    dbk_walk_end(log->state, walk);
+    walk_give_back(log, walk);
+    if (!effect) {
+        unlock_both(log);
+        return DAYBOOK_OK;
+    }
+    code = unlock_and_wait(log, level, deadline_us, err);
+    if (code != DAYBOOK_OK) {
+        batch->count = 0;
+    }
+    return code;
+}
+
+/* ---- verdicts ---------------------------------------------------------------------------------- */
+
+/* [state+stage] Decides and applies a step of a set, in order, and stages its frames. Returns whether
+ * anything had an effect. */
+static bool settle_step(struct dbk_log *log, uint32_t consumer, enum dbk_settle_op op,
+                        uint32_t lease_ms, const struct daybook_hand_out *set, size_t count,
+                        int64_t now_us, enum daybook_code *ret_codes)
+{
+    struct dbk_settle_entry entries[DBK_SETTLE_STEP];
+    struct dbk_settle_entry given_up[DBK_SETTLE_STEP];
+    uint32_t entry_count = 0;
+    uint32_t given_up_count = 0;
+    size_t bytes = 0;
+    for (size_t i = 0; i < count; i++) {
+        enum dbk_settle_op effect = op;
+        struct dbk_decision decision =
+            dbk_state_decide(log->state, consumer, op, set[i], now_us, lease_ms, &effect);
+        ret_codes[i] = decision.code;
+        if (!decision.effect) {
+            continue;
+        }
+        struct dbk_settle_entry entry = {.position = set[i].position,
+                                         .token = set[i].token,
+                                         .attempt_after = decision.attempt_after};
+        if (effect == op) {
+            entries[entry_count++] = entry;
+        } else {
+            given_up[given_up_count++] = entry;
+        }
+        dbk_state_apply_settle(log->state, consumer, effect, lease_ms, now_us, &entry, 1);
+    }
+    if (op == DBK_SETTLE_ACK) {
+        dbk_state_forget_ended(log->state);
+    }
+    struct dbk_settle_frame frame = {
+        .consumer = consumer, .op = op, .lease_ms = lease_ms, .now_us = now_us};
+    if (entry_count > 0) {
+        frame.count = entry_count;
+        bytes += dbk_settle_frame_encode(frame_room(log), &frame, entries);
+    }
+    if (given_up_count > 0) {
+        frame.op = DBK_SETTLE_GIVE_UP;
+        frame.count = given_up_count;
+        bytes += dbk_settle_frame_encode(frame_room(log) + bytes, &frame, given_up);
+    }
+    if (bytes > 0) {
+        frame_staged(log, bytes, DBK_WAIT_WRITTEN);
+    }
+    return bytes > 0;
+}
+
+enum daybook_code dbk_log_settle(struct daybook_journal *j, const char *consumer,
+                                 enum dbk_settle_op op, uint32_t lease_ms,
+                                 const struct daybook_hand_out *set, size_t count, int64_t now_us,
+                                 int64_t deadline_us, enum daybook_code *ret_codes,
+                                 struct daybook_error *err)
+{
+    struct dbk_log *log = dbk_log_of(j);
+    size_t fits =
+        (log->delivery_area - log->delivery_area / 4 - 2 * DBK_SETTLE_FRAME_BYTES(0)) / 24;
+    size_t step = fits < DBK_SETTLE_STEP ? fits : DBK_SETTLE_STEP;
+    bool effect = false;
+    enum daybook_code code = DAYBOOK_OK;
+    for (size_t done = 0; done < count && code == DAYBOOK_OK;) {
+        size_t n = count - done < step ? count - done : step;
+        code = lock_with_room(log, 2 * DBK_SETTLE_FRAME_BYTES(0) + 24 * n, deadline_us, err);
+        if (code != DAYBOOK_OK) {
+            break;
+        }
+        uint32_t id = dbk_state_consumer_id(log->state, consumer);
+        effect =
+            settle_step(log, id, op, lease_ms, set + done, n, now_us, ret_codes + done) || effect;
+        done += n;
+        if (done < count) {
+            unlock_both(log);
+        } else {
+            code = unlock_and_wait(log, DBK_WAIT_WRITTEN, deadline_us, err);
+        }
+    }
+    if (effect && op != DBK_SETTLE_REFUND && op != DBK_SETTLE_EXTEND) {
+        bump_changes(log);
+    }
+    return code;
+}
+
+enum daybook_code dbk_log_quarantine(struct daybook_journal *j, const char *consumer,
+                                     struct daybook_hand_out hand_out,
+                                     enum daybook_quarantine_reason reason,
+                                     struct daybook_bytes words, int64_t now_us,
+                                     int64_t deadline_us, struct daybook_error *err)
+{
+    struct dbk_log *log = dbk_log_of(j);
+    char text[DAYBOOK_WORDS_BYTES_MAX];
+    for (size_t i = 0; i < words.len; i++) {
+        text[i] = words.data[i] == '\0' ? ' ' : words.data[i];
+    }
+    enum daybook_code code = lock_with_room(log, DBK_QUARANTINE_FRAME_BYTES_MAX, deadline_us, err);
+    if (code != DAYBOOK_OK) {
+        return code;
+    }
+    uint32_t id = dbk_state_consumer_id(log->state, consumer);
+    struct dbk_decision decision = dbk_state_decide_quarantine(log->state, id, hand_out);
+    if (decision.effect) {
+        struct dbk_quarantine_frame frame = {
+            .position = hand_out.position,
+            .consumer = id,
+            .reason = reason,
+            .attempts = dbk_state_attempts(log->state, id, hand_out.position),
+            .at_us = now_us,
+            .words = {text, words.len},
+        };
+        frame_staged(log, dbk_quarantine_frame_encode(frame_room(log), &frame), DBK_WAIT_SYNCED);
+        dbk_state_apply_quarantine(log->state, id, hand_out.position, reason);
+    }
+    code = unlock_and_wait(log, DBK_WAIT_SYNCED, deadline_us, err);
+    if (code == DAYBOOK_OK && decision.effect) {
+        bump_changes(log);
+    }
+    if (code == DAYBOOK_OK && decision.code != DAYBOOK_OK) {
+        return dbk_fail(err, decision.code, "event at position %llu: %s for consumer %s",
+                        (unsigned long long)hand_out.position, daybook_code_name(decision.code),
+                        consumer);
+    }
+    return code;
+}
+
+/* ---- pruning ----------------------------------------------------------------------------------- */
+
+static uint32_t reasons_in(const struct dbk_forget_list *list)
+{
+    uint32_t mask = 0;
+    for (uint32_t i = 0; i < list->count; i++) {
+        mask |= UINT32_C(1) << list->ranges[i].reason;
+    }
+    return mask;
+}
+
+size_t dbk_forget_frames_bytes(const struct dbk_forget_list *list, uint32_t orphan_count)
+{
+    size_t bytes = 16 * (size_t)list->count + 40 * (size_t)orphan_count;
+    for (uint32_t mask = reasons_in(list); mask != 0; mask &= mask - 1) {
+        bytes += DBK_FORGET_FRAME_BYTES(0, 0);
+    }
+    return bytes;
+}
+
+size_t dbk_forget_frames(struct dbk_log *log, uint8_t *out, const struct dbk_forget_list *list,
+                         const struct dbk_orphan *orphans, uint32_t orphan_count)
+{
+    struct dbk_counters counters;
+    size_t bytes = 0;
+    uint32_t mask = reasons_in(list);
+    dbk_state_counters(log->state, &counters);
+    for (uint32_t reason = DBK_FORGET_PRUNED; reason <= DBK_FORGET_DAMAGED; reason++) {
+        if ((mask >> reason & 1) == 0) {
+            continue;
+        }
+        struct dbk_forget_frame frame = {.reason = (enum dbk_forget_reason)reason,
+                                         .orphan_count = orphan_count};
+        memcpy(frame.counters, counters.forgotten, sizeof(frame.counters));
+        bytes += dbk_forget_frame_encode(out + bytes, &frame, list->ranges, list->count, orphans);
+        orphan_count = 0; /* they stand once, with the first */
+    }
+    return bytes;
+}
+
+enum daybook_code dbk_log_maintain(struct daybook_journal *j, int64_t now_us, int64_t deadline_us,
+                                   uint64_t *ret_pruned, struct daybook_error *err)
+{
+    struct dbk_log *log = dbk_log_of(j);
+    size_t frames = DBK_FORGET_REASONS * DBK_FORGET_FRAME_BYTES(0, 0);
+    uint32_t fits = (uint32_t)((log->delivery_area - log->delivery_area / 4 - frames) / 16);
+    uint32_t step = fits < PRUNE_STEP ? fits : PRUNE_STEP;
+    uint64_t pruned = 0;
+    enum daybook_code code;
+    for (;;) {
+        code = lock_with_room(log, frames + 16 * (size_t)step, deadline_us, err);
+        if (code != DAYBOOK_OK) {
+            break;
+        }
+        log->forget.count = 0;
+        log->forget.max = step;
+        uint32_t n =
+            dbk_state_prune(log->state, dbk_log_prune_now(log, now_us), step, &log->forget);
+        if (log->forget.count > 0) {
+            frame_staged(log, dbk_forget_frames(log, frame_room(log), &log->forget, NULL, 0),
+                         DBK_WAIT_WRITTEN);
+        }
+        pruned += n;
+        if (n == 0) {
+            code = unlock_and_wait(log, DBK_WAIT_WRITTEN, deadline_us, err);
+            break;
+        }
+        unlock_both(log);
+        dbk_commit_kick(log);
+        if (deadline_us != DAYBOOK_NO_DEADLINE && dbk_log_mono(log) >= deadline_us) {
+            code = dbk_fail(err, DAYBOOK_TIMED_OUT,
+                            "%s: the deadline came before everything was pruned", log->path);
+            break;
+        }
+    }
+    if (ret_pruned != NULL) {
+        *ret_pruned = pruned;
+    }
+    atomic_fetch_add(&log->housekeeper_word, 1);
+    dbk_futex_wake_all(&log->housekeeper_word);
+    return code;
+}

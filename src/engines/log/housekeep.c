@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What happens on its own time: the next segment is prepared, what was only written is synced within
+ * 100 ms, an idle journal notes how far it is durable, segments in which nothing is held are removed.
+ *
+ * Run by the housekeeper thread, or inline (`dbk_log_housekeep`). Never on the commit path; takes `busy`
+ * only where it is free, so that it never stands in the way of a commit.
+ */
+#include "engines/log/log_impl.h"
+
+#include <errno.h>
+
+#include "base/error.h"
+#include "base/fault.h"
+#include "engines/log/log.h"
+
+enum {
+    RETRY_US = 1000000,       /* between attempts to prepare a segment */
+    UNLINK_PACE_US = 1000000, /* between removals, so that a discarding file system keeps up */
+    IDLE_US = 100000          /* until an idle journal is noted */
+};
+
+/* ---- the next segment -------------------------------------------------------------------------- */
+
+static void set_space(struct dbk_log *log, enum dbk_space space, const struct dbk_spare *spare)
+{
+    dbk_mutex_lock(&log->stage_lock);
+    log->space = space;
+    if (spare != NULL) {
+        log->spare = *spare;
+    }
+    dbk_mutex_unlock(&log->stage_lock);
+    dbk_log_space_changed(log);
+}
+
+/* Whether limits allow another file of `bytes`. */
+static enum dbk_space allowed(const struct dbk_log *log, uint32_t bytes)
+{
+    struct dbk_statfs st;
+    if (atomic_load(&log->file_bytes) + bytes > log->bytes_max) {
+        return DBK_SPACE_NO_BYTES;
+    }
+    if (log->os->statfs(log->os, log->path, &st) == 0 &&
+        st.free_bytes < log->free_disk_min + bytes) {
+        return DBK_SPACE_NO_DISK;
+    }
+    return DBK_SPACE_OK;
+}
+
+static uint32_t next_number(struct dbk_log *log)
+{
+    dbk_mutex_lock(&log->segments_lock);
+    uint32_t number = log->segments[log->segment_count - 1].segment_no + 1;
+    dbk_mutex_unlock(&log->segments_lock);
+    return number;
+}
+
+bool dbk_prepare_spare(struct dbk_log *log)
+{
+    struct dbk_spare spare;
+    dbk_mutex_lock(&log->stage_lock);
+    bool wanted = log->spare.file < 0 && !dbk_log_has_failed(log) && !log->read_only;
+    dbk_mutex_unlock(&log->stage_lock);
+    if (!wanted) {
+        return false;
+    }
+    uint32_t number = next_number(log);
+    enum dbk_space space = allowed(log, dbk_segment_size(log, number));
+    if (space == DBK_SPACE_OK) {
+        int rc = dbk_segment_create(log, number, &spare);
+        if (rc < 0) {
+            space = DBK_SPACE_NO_DISK;
+        } else if (dbk_segment_add(log, number, spare.segment_bytes) != DAYBOOK_OK) {
+            (void)log->os->close(log->os, spare.file);
+            space = DBK_SPACE_NO_DISK;
+        }
+    }
+    set_space(log, space, space == DBK_SPACE_OK ? &spare : NULL);
+    log->prepare_failed_us = space == DBK_SPACE_OK ? DAYBOOK_TIME_UNSET : dbk_log_mono(log);
+    return space == DBK_SPACE_OK;
+}
+
+/* max_bytes is reached: delivered events are given up, lowest first, until the oldest segment is empty
+ * (P4). Without relocation an undelivered event keeps its segment, so only a front that is delivered
+ * helps. */
+static bool relieve_bytes(struct dbk_log *log)
+{
+    struct dbk_state_stats stats;
+    size_t frames = DBK_FORGET_REASONS * DBK_FORGET_FRAME_BYTES(0, 0);
+    uint32_t step = (uint32_t)((log->delivery_area / 4 - frames) / 16);
+    bool done = false;
+    dbk_mutex_lock(&log->state_lock);
+    dbk_mutex_lock(&log->stage_lock);
+    dbk_state_stats(log->state, &stats);
+    if (stats.stored_events > 0 &&
+        dbk_stage_fit(log, frames + 16 * (size_t)step, 0) == DBK_FIT_OK &&
+        dbk_state_first_givable(log->state) == stats.oldest_position) {
+        struct dbk_stage *stage = log->open_stage;
+        log->forget.count = 0;
+        log->forget.max = step;
+        dbk_state_reclaim(log->state, step, &log->forget);
+        if (log->forget.count > 0) {
+            stage->delivery_len += dbk_forget_frames(log, stage->delivery + stage->delivery_len,
+                                                     &log->forget, NULL, 0);
+            done = true;
+        }
+    }
+    dbk_mutex_unlock(&log->stage_lock);
+    dbk_mutex_unlock(&log->state_lock);
+    if (done) {
+        dbk_commit_kick(log);
+    }
+    return done;
+}
+
+/* ---- the tail ---------------------------------------------------------------------------------- */
+
+/* Syncs what was written long enough ago; writes the NOTE of an idle journal. */
+static bool settle_tail(struct dbk_log *log)
+{
+    bool done = false;
+    if (!dbk_busy_try(log)) {
+        return false;
+    }
+    struct dbk_tail *tail = &log->tail;
+    int64_t now = dbk_log_mono(log);
+    if (tail->first_unsynced_us != DAYBOOK_NO_DEADLINE) {
+        if (now - tail->first_unsynced_us >= DBK_SYNC_LAZY_US) {
+            done = dbk_tail_sync(log);
+        }
+    } else if (!tail->noted && tail->group_no > 0 && now - tail->last_sync_us >= IDLE_US) {
+        /* What was synced last is provably durable only once a later header says so. */
+        if (dbk_tail_write_mark(log, DBK_GROUP_NOTE)) {
+            done = dbk_tail_sync(log);
+        }
+        tail->noted = true;
+    }
+    dbk_busy_end(log);
+    return done;
+}
+
+/* ---- trimming ---------------------------------------------------------------------------------- */
+
+/* The lowest segment that is still needed: everything below holds no stored event. */
+static uint32_t lowest_needed(struct dbk_log *log)
+{
+    uint32_t lowest = 0;
+    dbk_mutex_lock(&log->state_lock);
+    dbk_mutex_lock(&log->stage_lock);
+    uint32_t tail = log->tail_segment_no;
+    dbk_mutex_unlock(&log->stage_lock);
+    dbk_mutex_lock(&log->segments_lock);
+    for (uint32_t i = 0; i < log->segment_count; i++) {
+        lowest = log->segments[i].segment_no;
+        if (lowest >= tail || dbk_state_segment_events(log->state, lowest) > 0) {
+            break;
+        }
+    }
+    dbk_mutex_unlock(&log->segments_lock);
+    dbk_mutex_unlock(&log->state_lock);
+    return lowest;
+}
+
+/* Logs, durably, that segments below `lowest` are not needed any more. */
+static bool log_trim(struct dbk_log *log, uint32_t lowest)
+{
+    dbk_mutex_lock(&log->stage_lock);
+    if (dbk_log_has_failed(log) || dbk_stage_fit(log, DBK_TRIM_FRAME_BYTES, 0) != DBK_FIT_OK) {
+        dbk_mutex_unlock(&log->stage_lock);
+        return false;
+    }
+    struct dbk_stage *stage = log->open_stage;
+    stage->delivery_len += dbk_trim_frame_encode(stage->delivery + stage->delivery_len, lowest);
+    stage->sync_required = true;
+    struct dbk_group *group = dbk_group_ref_open(log);
+    dbk_mutex_unlock(&log->stage_lock);
+    return dbk_commit_wait(log, group, DBK_WAIT_SYNCED, DAYBOOK_NO_DEADLINE) == DAYBOOK_OK;
+}
+
+static bool trim(struct dbk_log *log)
+{
+    char path[DBK_LOG_PATH_MAX];
+    uint32_t second;
+    uint32_t first = dbk_segment_lowest(log, &second);
+    int64_t now = dbk_log_mono(log);
+    uint32_t needed = lowest_needed(log);
+    if (needed > log->trim_lowest && needed > first) {
+        if (!log_trim(log, needed)) {
+            return false;
+        }
+        log->trim_lowest = needed;
+    }
+    bool paced = log->housekeeper_started && log->last_unlink_us != DAYBOOK_TIME_UNSET &&
+                 now - log->last_unlink_us < UNLINK_PACE_US;
+    if (first == 0 || first >= log->trim_lowest || paced) {
+        return false;
+    }
+    /* Its place in the state goes last: a failed unlink is tried again. */
+    if (!dbk_segment_is_free(log, first)) {
+        return false;
+    }
+    dbk_segment_path(log, first, ".dbl", path);
+    int rc = log->os->unlink(log->os, path);
+    if (rc < 0 && rc != -ENOENT) {
+        return false;
+    }
+    (void)log->os->fsync_dir(log->os, log->path);
+    (void)dbk_segment_forget(log, first);
+    dbk_mutex_lock(&log->state_lock);
+    dbk_state_remove_segments(log->state, first + 1);
+    dbk_mutex_unlock(&log->state_lock);
+    log->last_unlink_us = now;
+    log->prepare_failed_us = DAYBOOK_TIME_UNSET; /* there is room again */
+    return true;
+}
+
+/* ---- a round ------------------------------------------------------------------------------------ */
+
+static bool round_of(struct dbk_log *log)
+{
+    bool done = false;
+    if (dbk_log_has_failed(log) || log->read_only) {
+        return false;
+    }
+    if (log->prepare_failed_us == DAYBOOK_TIME_UNSET ||
+        dbk_log_mono(log) - log->prepare_failed_us >= RETRY_US) {
+        done = dbk_prepare_spare(log);
+        dbk_mutex_lock(&log->stage_lock);
+        bool no_bytes = log->space == DBK_SPACE_NO_BYTES;
+        dbk_mutex_unlock(&log->stage_lock);
+        if (no_bytes && relieve_bytes(log)) {
+            log->prepare_failed_us = DAYBOOK_TIME_UNSET;
+            done = true;
+        }
+    }
+    done = settle_tail(log) || done;
+    return trim(log) || done;
+}
+
+bool dbk_log_housekeep(struct daybook_journal *journal)
+{
+    return round_of(dbk_log_of(journal));
+}
+
+void *dbk_housekeeper_run(void *arg)
+{
+    enum { TICK_US = 50000 };
+    struct dbk_log *log = arg;
+    while (atomic_load(&log->stop) == 0) {
+        uint32_t seen = atomic_load(&log->housekeeper_word);
+        round_of(log);
+        dbk_futex_wait(&log->housekeeper_word, seen, TICK_US);
+    }
+    return NULL;
+}

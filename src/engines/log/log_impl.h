@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The log engine's handle and the parts that its files share. Who does what:
+ *
+ *   log.c       open, close, and the operations of the journal interface
+ *   append.c    submit, append, append queues: from an event to a staged frame to an answer
+ *   commit.c    the stage and the group commit: what is staged is written, synced, published
+ *   delivery.c  claims, verdicts, registration: decided, staged and applied under one hold
+ *   segment.c   files: preparation ahead, the table of open files, trimming
+ *   housekeep.c what happens on its own time: preparation, the 100 ms sync, the NOTE, trimming
+ *   scan.c      reading a directory's log group by group, and the rule of the tail
+ *   recovery.c  from what scan.c reads to a state, and the first write of a new epoch
+ *   verify.c    every byte checked, nothing written
+ *   state.c ... the memory (see state.h); format.c the bytes (see format.h)
+ *
+ * Locks: state -> stage -> segments -> queue (docs/THREADS.md). Fields stand under the lock that
+ * guards them. `busy` is no lock: whoever set it owns the tail until it is cleared or handed on.
+ */
+#ifndef DBK_ENGINES_LOG_LOG_IMPL_H
+#define DBK_ENGINES_LOG_LOG_IMPL_H
+
+#include <stdatomic.h>
+
+#include <daybook/log.h>
+
+#include "base/os.h"
+#include "base/thread.h"
+#include "engines/log/format.h"
+#include "engines/log/state.h"
+#include "journal/engine.h"
+
+enum {
+    DBK_LOG_PATH_MAX = 4096,
+    DBK_STAGED_MAX = 8192,        /* events in one stage buffer */
+    DBK_FORGET_RANGES_MAX = 8192, /* chosen at one seal */
+    DBK_ORPHANS_MAX = 4096,
+    DBK_PRUNE_AT_APPEND = 64,  /* P3 */
+    DBK_SYNC_LAZY_US = 100000, /* K7: written delivery state is synced at most this later */
+    DBK_OPEN_FILES_MAX = 128,
+    DBK_SETTLE_STEP = 256, /* verdicts decided under one hold */
+    DBK_READ_STEP = DAYBOOK_CLAIM_EVENTS_MAX,
+    DBK_WALKS_MAX = 4 /* kept ready for claims side by side */
+};
+
+/* How far a group has come. Only grows; FAILED is final. */
+enum dbk_group_phase { DBK_PHASE_STAGED, DBK_PHASE_WRITTEN, DBK_PHASE_DONE, DBK_PHASE_FAILED };
+
+/* What waiters hold on to: outlives the buffer, until the last of them has read its answer. */
+struct dbk_group {
+    _Atomic uint32_t written; /* futex: a phase, for those who wait for WRITTEN */
+    _Atomic uint32_t done;    /* futex: a phase, for those who wait for DONE */
+    _Atomic uint32_t refs;
+    _Atomic uint32_t written_waiters;
+    uint64_t cut_from;           /* positions from here on were cut: at_capacity */
+    uint64_t retained;           /* with a cut */
+    struct dbk_group *next_free; /* [stage] */
+};
+
+/* An event in a stage buffer. */
+struct dbk_staged {
+    uint64_t position;
+    uint64_t id_hash;
+    uint64_t key_hash;
+    int64_t observed_at_us;
+    int64_t accepted_at_us;
+    uint32_t offset; /* of the entry in the event area */
+    uint32_t entry_bytes;
+    uint32_t payload_bytes;
+};
+
+/* One of the two stage buffers; the open one is filled under the stage lock, the frozen one belongs to
+ * whoever is busy. */
+struct dbk_stage {
+    uint8_t *memory;   /* a whole group: header, delivery area, event area */
+    uint8_t *delivery; /* frames other than events, in order of decision */
+    size_t delivery_len;
+    size_t events_len;
+    struct dbk_staged *staged;
+    uint32_t staged_count;
+    uint32_t number_base;   /* staged number in the id index: base + i */
+    uint32_t forget_needed; /* events that fit only if a delivered one is given up */
+    int64_t now_us;         /* of the last event staged */
+    uint64_t first_lsn;     /* of the event area, once sealed */
+    bool sync_required;
+    struct dbk_group *group;
+    struct daybook_submission *submissions; /* whose events are in it, or who wait for its end */
+    struct daybook_submission **submissions_tail;
+};
+
+/* A segment file that is part of the log, or prepared to become so. */
+struct dbk_segment {
+    uint32_t segment_no;
+    uint32_t size_bytes;
+    int file;         /* -1: not open for reading now */
+    uint32_t pins;    /* it may not be removed */
+    uint32_t readers; /* its file may not be closed */
+    uint64_t used;    /* for closing the least recently used */
+};
+
+/* Everything about where the next group goes. Owned by whoever is busy. */
+struct dbk_tail {
+    int file;
+    uint32_t segment_no;
+    uint32_t segment_bytes;
+    uint32_t offset;
+    uint64_t salt;
+    uint64_t group_no; /* of the last group */
+    uint32_t prev_hcrc;
+    uint64_t durable_lsn;
+    int64_t first_unsynced_us; /* monotonic; DAYBOOK_NO_DEADLINE: nothing unsynced */
+    int64_t last_sync_us;
+    bool noted;      /* a NOTE stands behind the last synced group */
+    uint64_t events; /* in this segment */
+    uint64_t frames;
+};
+
+/* A prepared segment behind the tail. */
+struct dbk_spare {
+    int file; /* -1: none */
+    uint32_t segment_no;
+    uint32_t segment_bytes;
+    uint64_t salt;
+};
+
+/* Why there is no spare. */
+enum dbk_space { DBK_SPACE_OK, DBK_SPACE_NO_BYTES, DBK_SPACE_NO_DISK };
+
+struct dbk_log {
+    struct daybook_journal head;
+    const struct dbk_os *os;
+    char path[DBK_LOG_PATH_MAX];
+    enum daybook_log_threads threads;
+    bool read_only;
+    bool abandoned;
+    uint64_t bytes_max;
+    uint64_t free_disk_min;
+    uint32_t segment_bytes; /* full size */
+    uint32_t group_max;
+    uint32_t delivery_area; /* bytes of a group for frames that are not events */
+    uint32_t event_area;
+    uint32_t young_bytes; /* size of segment 1 */
+    struct dbk_identity identity;
+    int lock_file;
+    uint32_t epoch;
+    _Atomic uint32_t failed; /* 1: FAILED; `failure` is complete then */
+    struct daybook_error failure;
+
+    struct dbk_mutex state_lock;
+    struct dbk_state *state;
+    uint64_t next_token;
+    struct dbk_walk *walks[DBK_WALKS_MAX];
+    struct dbk_last_claim {
+        uint32_t consumer;
+        int64_t at_us;
+    } last_claims[DAYBOOK_CONSUMERS_MAX];
+    int64_t brake_base_us;       /* P3: newest acceptance when .. */
+    int64_t brake_base_mono_us;  /* .. the monotonic clock stood here */
+    int64_t brake_since_mono_us; /* when now first stood beyond; DAYBOOK_NO_DEADLINE: it does not */
+    struct dbk_forget_list forget; /* scratch of a seal or a maintenance step */
+    struct dbk_orphan *orphans;
+    struct dbk_histogram_pair {
+        struct daybook_histogram commit_us;
+        struct daybook_histogram batch;
+    } histograms;
+
+    struct dbk_mutex compare_lock;
+    uint8_t *compare_buffer; /* a stored entry, for a repeated id */
+
+    struct dbk_mutex stage_lock;
+    struct dbk_stage stages[2];
+    struct dbk_stage *open_stage;
+    struct dbk_stage *frozen; /* in flight, NULL: none */
+    bool busy;
+    uint64_t next_position;
+    int64_t newest_accepted_at_us;
+    uint32_t staged_total;    /* staged and not published */
+    uint32_t tail_room;       /* bytes of the tail segment that no sealed group has taken */
+    uint32_t tail_segment_no; /* where the newest sealed group goes */
+    uint32_t tail_segment_bytes;
+    struct dbk_spare spare;
+    enum dbk_space space;
+    struct dbk_group *free_groups;
+    struct daybook_submission *stalled; /* wait for space */
+    _Atomic uint32_t space_word;        /* futex: changes with spare, space, tail_room */
+
+    struct dbk_tail tail; /* busy */
+    uint8_t *link_memory; /* busy: the LINK group of a switch */
+
+    struct dbk_mutex segments_lock;
+    struct dbk_segment *segments; /* ascending */
+    uint32_t segment_count;
+    uint32_t segment_room;
+    uint32_t open_files;
+    uint64_t use_counter;
+    uint32_t trim_lowest;      /* housekeeper: named by the newest durable TRIM */
+    int64_t prepare_failed_us; /* housekeeper: monotonic; DAYBOOK_TIME_UNSET: it did not */
+    int64_t last_unlink_us;    /* housekeeper: monotonic; DAYBOOK_TIME_UNSET: never */
+    _Atomic uint64_t file_bytes;
+
+    _Atomic uint64_t groups;
+    _Atomic uint64_t syncs;
+    _Atomic uint64_t events_committed;
+
+    _Atomic uint32_t changes; /* futex: an event may have become claimable */
+    _Atomic uint32_t committer_word;
+    _Atomic uint32_t housekeeper_word;
+    _Atomic uint32_t stop;
+    bool committer_started;
+    bool housekeeper_started;
+    struct dbk_thread committer;
+    struct dbk_thread housekeeper;
+};
+
+static inline struct dbk_log *dbk_log_of(struct daybook_journal *journal)
+{
+    return (struct dbk_log *)journal;
+}
+
+static inline int64_t dbk_log_mono(const struct dbk_log *log)
+{
+    return log->os->monotonic_us(log->os);
+}
+
+/* ---- commit.c ---------------------------------------------------------------------------------- */
+
+enum daybook_code dbk_stages_init(struct dbk_log *log);
+void dbk_stages_release(struct dbk_log *log);
+
+/* Ends the handle (2.4): set once; every waiter is told. Takes the stage lock; no lock held. */
+void dbk_log_fail(struct dbk_log *log, int os_errno, const char *what);
+/* Fills in `err` from the failure. Returns BACKEND. */
+enum daybook_code dbk_log_failed(struct dbk_log *log, struct daybook_error *err);
+static inline bool dbk_log_has_failed(struct dbk_log *log)
+{
+    return atomic_load_explicit(&log->failed, memory_order_acquire) != 0;
+}
+
+/* [stage] Whether `bytes` more of the delivery area and `event_bytes` of the event area fit and a
+ * place for the group is certain. */
+enum dbk_fit { DBK_FIT_OK, DBK_FIT_GROUP_FULL, DBK_FIT_WAIT_SPACE, DBK_FIT_NO_SPACE };
+enum dbk_fit dbk_stage_fit(const struct dbk_log *log, size_t delivery_bytes, size_t event_bytes);
+
+/* [stage] Takes a reference on the group that what is staged now will go with. */
+struct dbk_group *dbk_group_ref_open(struct dbk_log *log);
+/* [stage] The newest group under way: the open one where anything is staged, else the frozen one; NULL:
+ * nothing is under way. Referenced. What rests on a frame that is not complete yet waits for it. */
+struct dbk_group *dbk_group_ref_newest(struct dbk_log *log);
+enum dbk_wait_for { DBK_WAIT_WRITTEN, DBK_WAIT_SYNCED };
+void dbk_group_unref(struct dbk_log *log, struct dbk_group *group);
+
+/* After staging, the stage lock released: commits inline where the journal was idle and the caller may,
+ * else waits for the group. Takes the reference. Returns OK, BACKEND or TIMED_OUT. */
+enum daybook_code dbk_commit_wait(struct dbk_log *log, struct dbk_group *group,
+                                  enum dbk_wait_for level, int64_t deadline_us);
+/* Sees to it that what is staged is committed, without waiting. */
+void dbk_commit_kick(struct dbk_log *log);
+/* Waits until there may be space (dbk_stage_fit said WAIT_SPACE); inline: makes it. `seen` was read
+ * from space_word under the stage lock. False: the deadline. */
+bool dbk_space_wait(struct dbk_log *log, uint32_t seen, int64_t deadline_us);
+/* Sees to it that space is made, without waiting. */
+void dbk_space_kick(struct dbk_log *log);
+
+/* Owner's part: true when the caller is now busy (nobody was). */
+bool dbk_busy_try(struct dbk_log *log);
+/* Gives busy back; commits first what was staged meanwhile (inline) or hands on to the committer. */
+void dbk_busy_end(struct dbk_log *log);
+/* Busy: syncs the tail file. False: failed. */
+bool dbk_tail_sync(struct dbk_log *log);
+/* Busy: writes one group without frames (NOTE, CLEAN, OPEN). False: failed. */
+bool dbk_tail_write_mark(struct dbk_log *log, uint16_t flags);
+/* Busy: writes the LINK group of a segment that becomes the tail. `predecessor` describes the old one.
+ * Takes the state lock. False: failed. */
+bool dbk_tail_link(struct dbk_log *log, const struct dbk_link_frame *link,
+                   const struct dbk_spare *to);
+void *dbk_committer_run(void *log);
+void dbk_log_space_changed(struct dbk_log *log);
+
+/* Leases of dropped events that the journal can restate in a LINK group. */
+uint32_t dbk_orphans_cap(const struct dbk_log *log);
+
+/* The braked clock of P3. [state] */
+int64_t dbk_log_prune_now(struct dbk_log *log, int64_t now_us);
+
+/* ---- append.c ---------------------------------------------------------------------------------- */
+
+enum daybook_code dbk_log_append_batch(struct daybook_journal *j,
+                                       const struct daybook_event *events, size_t count,
+                                       int64_t now_us, int64_t deadline_us,
+                                       struct daybook_append_result *ret_results,
+                                       struct daybook_error *err);
+enum daybook_code dbk_log_queue_new(struct daybook_journal *j, struct daybook_append_queue **ret,
+                                    struct daybook_error *err);
+void dbk_log_submit(struct daybook_journal *j, struct daybook_append_queue *queue,
+                    struct daybook_submission *submission, int64_t now_us);
+/* The group of these submissions has ended: hands them to their queues. No lock held. */
+void dbk_submissions_end(struct daybook_submission *list, const struct dbk_group *group);
+/* They may go on: hands them to their queues without an outcome. */
+void dbk_submissions_resume(struct daybook_submission *list);
+uint64_t dbk_log_id_hash(const struct dbk_log *log, struct daybook_bytes request_id);
+uint64_t dbk_log_key_hash(const struct dbk_log *log, struct daybook_bytes name_space,
+                          struct daybook_bytes subject);
+
+/* ---- delivery.c -------------------------------------------------------------------------------- */
+
+extern const struct dbk_engine_ops dbk_log_ops; /* log.c */
+enum daybook_code dbk_log_claim(struct daybook_journal *j, const struct daybook_claim *claim,
+                                int64_t now_us, int64_t deadline_us, struct daybook_batch *batch,
+                                struct daybook_error *err);
+enum daybook_code dbk_log_settle(struct daybook_journal *j, const char *consumer,
+                                 enum dbk_settle_op op, uint32_t lease_ms,
+                                 const struct daybook_hand_out *set, size_t count, int64_t now_us,
+                                 int64_t deadline_us, enum daybook_code *ret_codes,
+                                 struct daybook_error *err);
+enum daybook_code dbk_log_quarantine(struct daybook_journal *j, const char *consumer,
+                                     struct daybook_hand_out hand_out,
+                                     enum daybook_quarantine_reason reason,
+                                     struct daybook_bytes words, int64_t now_us,
+                                     int64_t deadline_us, struct daybook_error *err);
+enum daybook_code dbk_log_maintain(struct daybook_journal *j, int64_t now_us, int64_t deadline_us,
+                                   uint64_t *ret_pruned, struct daybook_error *err);
+/* [state] Remembers when a consumer claimed last, for its figures. */
+void dbk_log_note_claim(struct dbk_log *log, uint32_t consumer, int64_t now_us);
+/* Encodes what `list` holds as FORGET frames, one a reason. Returns the bytes. */
+size_t dbk_forget_frames(struct dbk_log *log, uint8_t *out, const struct dbk_forget_list *list,
+                         const struct dbk_orphan *orphans, uint32_t orphan_count);
+size_t dbk_forget_frames_bytes(const struct dbk_forget_list *list, uint32_t orphan_count);
+
+/* ---- segment.c --------------------------------------------------------------------------------- */
+
+/* Writes "<path>/seg-<16 hex>.dbl" and the like. */
+void dbk_segment_path(const struct dbk_log *log, uint32_t segment_no, const char *suffix,
+                      char *ret);
+uint32_t dbk_segment_size(const struct dbk_log *log, uint32_t segment_no);
+/* Makes a zero-filled segment under its final name, durable. Returns 0 or -errno. */
+int dbk_segment_create(struct dbk_log *log, uint32_t segment_no, struct dbk_spare *ret);
+/* Adds to the table and to the state's. No lock held. NO_MEMORY. */
+enum daybook_code dbk_segment_add(struct dbk_log *log, uint32_t segment_no, uint32_t size_bytes);
+void dbk_segment_resized(struct dbk_log *log, uint32_t segment_no, uint32_t size_bytes);
+/* Reads a stored entry's bytes. [no lock needed, but the segment pinned or the state held]. Returns the
+ * bytes read or -errno. */
+int64_t dbk_segment_read(struct dbk_log *log, struct dbk_place place, void *buf);
+void dbk_segment_pin(struct dbk_log *log, uint32_t segment_no);
+void dbk_segment_unpin(struct dbk_log *log, uint32_t segment_no);
+/* Whether nobody reads in it. Nobody can begin to, once no event is stored in it. */
+bool dbk_segment_is_free(struct dbk_log *log, uint32_t segment_no);
+/* Takes a segment out of the table; no while it is pinned. */
+bool dbk_segment_forget(struct dbk_log *log, uint32_t segment_no);
+/* 0: none. *ret_second: the one after it. */
+uint32_t dbk_segment_lowest(struct dbk_log *log, uint32_t *ret_second);
+void dbk_segments_close(struct dbk_log *log);
+int dbk_write_all(const struct dbk_os *os, int file, const void *data, size_t len, uint64_t offset);
+
+/* ---- housekeep.c ------------------------------------------------------------------------------- */
+
+bool dbk_prepare_spare(struct dbk_log *log);
+void *dbk_housekeeper_run(void *log);
+
+/* ---- recovery.c -------------------------------------------------------------------------------- */
+
+/* From a locked directory to a handle that is ready, or a verdict. */
+enum daybook_code dbk_log_recover(struct dbk_log *log, const struct daybook_log_options *options,
+                                  struct daybook_error *err);
+
+#endif

@@ -1,0 +1,772 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From the files of a directory to a journal that is ready: the log is replayed through the same
+ * functions that the live path uses, the end is judged (scan.c), and only then is anything written.
+ *
+ * Promises: what was read came from the medium, not from a page cache that a failed sync has made lie;
+ * a refused opening leaves every byte as it was; no group is ever written into a segment that a crash
+ * left; every step may be cut and done again. Run by the thread that opens.
+ */
+#include "engines/log/log_impl.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/fault.h"
+#include "engines/log/scan.h"
+
+enum {
+    SET_ASIDE_BYTES_MAX = 16 * 1024 * 1024,
+    RECENT_SEGMENTS = 4 /* whose pages are synced and dropped before they are read */
+};
+
+/* ---- replay ------------------------------------------------------------------------------------ */
+
+static enum daybook_code unreadable_frame(const struct dbk_log *log, const struct dbk_frame *frame,
+                                          struct daybook_error *err)
+{
+    return dbk_fail(err, DAYBOOK_NEWER_FORMAT,
+                    "%s: segment %u offset %u: a frame of type %u that this version cannot read; "
+                    "use the version that wrote it",
+                    log->path, dbk_lsn_segment(frame->lsn), dbk_lsn_offset(frame->lsn),
+                    frame->type);
+}
+
+static enum daybook_code replay_event(struct dbk_log *log, const struct dbk_frame *frame,
+                                      bool relocated)
+{
+    size_t at = 0;
+    for (uint16_t i = 0; i < frame->count; i++) {
+        struct dbk_entry entry;
+        struct dbk_stored stored;
+        size_t len;
+        enum dbk_entry_check check =
+            dbk_entry_decode(frame->body + at, frame->len - at, &entry, &len);
+        uint64_t position = frame->position + i;
+        if (check == DBK_ENTRY_BAD) {
+            return DAYBOOK_DAMAGED;
+        }
+        uint64_t lsn = frame->lsn + DBK_FRAME_HEADER_BYTES + at;
+        struct dbk_event_meta meta = {
+            .position = position,
+            .id_hash = dbk_log_id_hash(log, entry.request_id),
+            .key_hash = dbk_log_key_hash(log, entry.name_space, entry.subject),
+            .observed_at_us = entry.observed_at_us,
+            .accepted_at_us = entry.accepted_at_us,
+            .place = {dbk_lsn_segment(lsn), dbk_lsn_offset(lsn), dbk_entry_bytes(&entry)},
+            .payload_bytes = (uint32_t)(entry.request_id.len + entry.name_space.len +
+                                        entry.subject.len + entry.record.len),
+            .row_version = entry.row_version,
+            .newer = entry.row_version > DBK_ROW_VERSION,
+            .damaged = check == DBK_ENTRY_RECORD_DAMAGED,
+        };
+        at += len;
+        if (relocated && !dbk_state_get(log->state, position, &stored)) {
+            continue;
+        }
+        dbk_state_publish(log->state, &meta, DBK_NOT_STAGED);
+        if (position >= log->next_position) {
+            log->next_position = position + 1;
+        }
+        if (entry.accepted_at_us > log->newest_accepted_at_us) {
+            log->newest_accepted_at_us = entry.accepted_at_us;
+        }
+    }
+    return at == frame->len ? DAYBOOK_OK : DAYBOOK_DAMAGED;
+}
+
+static enum daybook_code replay_admin(struct dbk_log *log, const struct dbk_admin_frame *admin)
+{
+    char name[DAYBOOK_CONSUMER_NAME_MAX + 1];
+    switch (admin->op) {
+    case DBK_ADMIN_REGISTER:
+        memcpy(name, admin->name.data, admin->name.len);
+        name[admin->name.len] = '\0';
+        if (dbk_state_consumer_id(log->state, name) != 0) {
+            return DAYBOOK_OK;
+        }
+        return dbk_state_register(log->state, admin->consumer, name, admin->start);
+    case DBK_ADMIN_RETIRE:
+        dbk_state_retire(log->state, admin->consumer);
+        dbk_state_forget_ended(log->state);
+        return DAYBOOK_OK;
+    case DBK_ADMIN_REWIND:
+        dbk_state_rewind(log->state, admin->consumer, admin->token_floor, admin->at_us);
+        return DAYBOOK_OK;
+    case DBK_ADMIN_RELEASE:
+        for (uint32_t i = 0; i < admin->position_count; i++) {
+            dbk_state_release(log->state, admin->consumer, dbk_admin_position_at(admin, i));
+        }
+        return DAYBOOK_OK;
+    case DBK_ADMIN_DISCARD:
+        for (uint32_t i = 0; i < admin->position_count; i++) {
+            dbk_state_discard(log->state, admin->consumer, dbk_admin_position_at(admin, i));
+        }
+        return DAYBOOK_OK;
+    }
+    return DAYBOOK_DAMAGED;
+}
+
+static void replay_forget(struct dbk_log *log, const struct dbk_forget_frame *forget)
+{
+    struct dbk_counters counters;
+    for (uint32_t i = 0; i < forget->range_count; i++) {
+        dbk_state_apply_forget(log->state, dbk_forget_range_at(forget, i));
+    }
+    for (uint32_t i = 0; i < forget->orphan_count; i++) {
+        struct dbk_orphan orphan = dbk_forget_orphan_at(forget, i);
+        dbk_state_apply_orphan(log->state, &orphan);
+    }
+    dbk_state_counters(log->state, &counters);
+    memcpy(counters.forgotten, forget->counters, sizeof(counters.forgotten));
+    dbk_state_set_counters(log->state, &counters);
+}
+
+/* The first STATE of the log is where the memory begins; later ones restate what the replay has made. */
+static enum daybook_code replay_state(struct dbk_log *log, const struct dbk_state_frame *state,
+                                      bool first)
+{
+    if (state->next_position > log->next_position) {
+        log->next_position = state->next_position;
+    }
+    if (state->newest_accepted_at_us > log->newest_accepted_at_us) {
+        log->newest_accepted_at_us = state->newest_accepted_at_us;
+    }
+    if (!first) {
+        return DAYBOOK_OK;
+    }
+    for (uint32_t i = 0; i < state->consumer_count; i++) {
+        struct dbk_consumer_restated consumer = dbk_state_consumer_at(state, i);
+        enum daybook_code code =
+            dbk_state_register(log->state, consumer.id, consumer.name, consumer.start);
+        if (code != DAYBOOK_OK) {
+            return code;
+        }
+        dbk_state_set_token_floor(log->state, consumer.id, consumer.token_floor);
+    }
+    dbk_state_set_next_consumer_id(log->state, state->next_consumer_id);
+    for (uint32_t i = 0; i < state->orphan_count; i++) {
+        struct dbk_orphan orphan = dbk_state_orphan_at(state, i);
+        dbk_state_apply_orphan(log->state, &orphan);
+    }
+    dbk_state_set_counters(log->state, &state->counters);
+    return DAYBOOK_OK;
+}
+
+struct replay {
+    struct dbk_log *log;
+    bool has_state;
+};
+
+static enum daybook_code replay_frame(struct replay *replay, const struct dbk_frame *frame,
+                                      bool relocated, struct daybook_error *err)
+{
+    struct dbk_log *log = replay->log;
+    struct dbk_frame inner;
+    union {
+        struct dbk_claim_frame claim;
+        struct dbk_settle_frame settle;
+        struct dbk_quarantine_frame quarantine;
+        struct dbk_admin_frame admin;
+        struct dbk_forget_frame forget;
+        struct dbk_state_frame state;
+    } as;
+    enum daybook_code code = DAYBOOK_OK;
+    bool read = true;
+    switch ((enum dbk_frame_type)frame->type) {
+    case DBK_FRAME_EVENT:
+        code = replay_event(log, frame, relocated);
+        break;
+    case DBK_FRAME_CLAIM:
+        read = dbk_claim_frame_decode(frame, &as.claim);
+        for (uint32_t i = 0; read && i < as.claim.count; i++) {
+            struct dbk_claim_entry entry = dbk_claim_entry_at(&as.claim, i);
+            dbk_state_apply_claim(log->state, as.claim.consumer, as.claim.lease_ms, as.claim.now_us,
+                                  as.claim.first_token + i, &entry, 1);
+        }
+        break;
+    case DBK_FRAME_SETTLE:
+        read = dbk_settle_frame_decode(frame, &as.settle);
+        for (uint32_t i = 0; read && i < as.settle.count; i++) {
+            struct dbk_settle_entry entry = dbk_settle_entry_at(&as.settle, i);
+            dbk_state_apply_settle(log->state, as.settle.consumer, as.settle.op, as.settle.lease_ms,
+                                   as.settle.now_us, &entry, 1);
+        }
+        if (read && as.settle.op == DBK_SETTLE_ACK) {
+            dbk_state_forget_ended(log->state);
+        }
+        break;
+    case DBK_FRAME_QUARANTINE:
+        read = dbk_quarantine_frame_decode(frame, &as.quarantine);
+        if (read) {
+            dbk_state_apply_quarantine(log->state, as.quarantine.consumer, as.quarantine.position,
+                                       as.quarantine.reason);
+        }
+        break;
+    case DBK_FRAME_ADMIN:
+        read = dbk_admin_frame_decode(frame, &as.admin);
+        code = read ? replay_admin(log, &as.admin) : DAYBOOK_OK;
+        break;
+    case DBK_FRAME_FORGET:
+        read = dbk_forget_frame_decode(frame, &as.forget);
+        if (read) {
+            replay_forget(log, &as.forget);
+        }
+        break;
+    case DBK_FRAME_RELOCATE:
+        read = !relocated && dbk_relocate_frame_decode(frame, &inner);
+        if (read) {
+            return replay_frame(replay, &inner, true, err);
+        }
+        break;
+    case DBK_FRAME_STATE:
+        read = dbk_state_frame_decode(frame, &as.state);
+        code = read ? replay_state(log, &as.state, !replay->has_state) : DAYBOOK_OK;
+        replay->has_state = replay->has_state || (frame->flags & DBK_FRAME_CONTINUED) == 0;
+        break;
+    case DBK_FRAME_TRIM:
+        read = dbk_trim_frame_decode(frame, &log->trim_lowest);
+        break;
+    case DBK_FRAME_LINK:
+        break;
+    default:
+        read = (frame->flags & DBK_FRAME_MAY_BE_SKIPPED) != 0;
+        break;
+    }
+    if (!read || code == DAYBOOK_DAMAGED) {
+        return unreadable_frame(log, frame, err);
+    }
+    return code == DAYBOOK_OK ? code
+                              : dbk_fail(err, code, "%s: no memory to replay the log", log->path);
+}
+
+static enum daybook_code replay_group(void *user, const struct dbk_scan_segment *segment,
+                                      const struct dbk_group_header *header, const uint8_t *group,
+                                      enum dbk_body_check check, struct daybook_error *err)
+{
+    struct replay *replay = user;
+    size_t at = DBK_GROUP_HEADER_BYTES;
+    struct dbk_frame frame;
+    enum daybook_code code = DAYBOOK_OK;
+    (void)segment;
+    (void)check; /* each entry is checked again, so a damaged record is found where it is */
+    while (code == DAYBOOK_OK && dbk_frame_next(group, header, &at, &frame)) {
+        code = replay_frame(replay, &frame, false, err);
+    }
+    return code;
+}
+
+/* ---- before reading ---------------------------------------------------------------------------- */
+
+/* What the page cache holds may not be what is on disk: after a failed sync its pages are clean and
+ * newer. So what a predecessor left dirty is written now, and the cache dropped. */
+static void read_the_medium(const struct dbk_log *log, const struct dbk_scan *scan)
+{
+    char path[DBK_LOG_PATH_MAX];
+    uint32_t first = scan->count > RECENT_SEGMENTS ? scan->count - RECENT_SEGMENTS : 0;
+    for (uint32_t i = first; i < scan->count; i++) {
+        dbk_segment_path(log, scan->segments[i].segment_no, ".dbl", path);
+        int file = log->os->open(log->os, path, DBK_OPEN_WRITE);
+        if (file >= 0) {
+            /* An old error may be reported here; what is read next is the truth anyway. */
+            (void)log->os->fdatasync(log->os, file);
+            log->os->drop_cache(log->os, file);
+            (void)log->os->close(log->os, file);
+        }
+    }
+}
+
+/* ---- after the verdict --------------------------------------------------------------------------- */
+
+struct aside {
+    struct dbk_log *log;
+    char lowest[64]; /* name that sorts first */
+    uint64_t bytes;
+    int rc;
+};
+
+static int remove_tmp(void *user, const char *name)
+{
+    struct dbk_log *log = user;
+    char path[DBK_LOG_PATH_MAX];
+    size_t len = strlen(name);
+    if (len > 4 && strcmp(name + len - 4, ".tmp") == 0 &&
+        snprintf(path, sizeof(path), "%s/%s", log->path, name) < (int)sizeof(path)) {
+        (void)log->os->unlink(log->os, path);
+    }
+    return 0;
+}
+
+static int measure_aside(void *user, const char *name)
+{
+    struct aside *aside = user;
+    char path[DBK_LOG_PATH_MAX];
+    struct dbk_stat st;
+    int n = snprintf(path, sizeof(path), "%s/set-aside/%s", aside->log->path, name);
+    if (n >= (int)sizeof(path) || strlen(name) >= sizeof(aside->lowest)) {
+        return 0;
+    }
+    if (aside->log->os->stat(aside->log->os, path, &st) == 0) {
+        aside->bytes += st.size_bytes;
+        if (aside->lowest[0] == '\0' || strcmp(name, aside->lowest) < 0) {
+            memcpy(aside->lowest, name, strlen(name) + 1);
+        }
+    }
+    return 0;
+}
+
+/* Makes room among the copies: the oldest go. */
+static void bound_set_aside(struct dbk_log *log)
+{
+    char directory[DBK_LOG_PATH_MAX];
+    char path[DBK_LOG_PATH_MAX + 80];
+    snprintf(directory, sizeof(directory), "%.*s/set-aside", DBK_LOG_PATH_MAX - 16, log->path);
+    for (;;) {
+        struct aside aside = {.log = log};
+        if (log->os->list(log->os, directory, measure_aside, &aside) < 0 ||
+            aside.bytes <= SET_ASIDE_BYTES_MAX || aside.lowest[0] == '\0') {
+            return;
+        }
+        snprintf(path, sizeof(path), "%s/%s", directory, aside.lowest);
+        if (log->os->unlink(log->os, path) < 0) {
+            return;
+        }
+    }
+}
+
+/* Copies what stands behind the end of the log: evidence, never read again by the engine. */
+static int copy_aside(struct dbk_log *log, uint32_t segment_no, uint32_t from, uint32_t end)
+{
+    char from_path[DBK_LOG_PATH_MAX];
+    char to_path[DBK_LOG_PATH_MAX + 64];
+    uint8_t *buffer = malloc(DBK_GROUP_BYTES_MAX);
+    if (buffer == NULL) {
+        return -ENOMEM;
+    }
+    dbk_segment_path(log, segment_no, ".dbl", from_path);
+    snprintf(to_path, sizeof(to_path), "%s/set-aside", log->path);
+    int rc = log->os->mkdir(log->os, to_path);
+    rc = rc == -EEXIST ? 0 : rc;
+    snprintf(to_path, sizeof(to_path), "%s/set-aside/seg-%016" PRIx64 "-%08" PRIx32 ".bin",
+             log->path, (uint64_t)segment_no, from);
+    int in = rc < 0 ? rc : log->os->open(log->os, from_path, DBK_OPEN_READ);
+    int out = in < 0 ? in : log->os->open(log->os, to_path, DBK_OPEN_CREATE_EXCL);
+    rc = out < 0 ? out : 0;
+    for (uint32_t at = from; rc == 0 && at < end;) {
+        uint32_t want = end - at < DBK_GROUP_BYTES_MAX ? end - at : DBK_GROUP_BYTES_MAX;
+        int64_t n = log->os->pread(log->os, in, buffer, want, at);
+        if (n <= 0) {
+            rc = n < 0 ? (int)n : -EIO;
+            break;
+        }
+        rc = dbk_write_all(log->os, out, buffer, (size_t)n, at - from);
+        at += (uint32_t)n;
+    }
+    if (rc == 0) {
+        rc = log->os->fsync(log->os, out);
+    }
+    if (in >= 0) {
+        (void)log->os->close(log->os, in);
+    }
+    if (out >= 0) {
+        (void)log->os->close(log->os, out);
+    }
+    free(buffer);
+    return rc == -EEXIST ? 0 : rc; /* a recovery that was cut has copied them before */
+}
+
+static uint64_t set_aside(struct dbk_log *log, const struct dbk_scan *scan,
+                          const struct dbk_scan_end *end)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < scan->count; i++) {
+        const struct dbk_scan_segment *segment = &scan->segments[i];
+        uint32_t from = segment->segment_no == end->segment_no ? end->offset : DBK_BLOCK_BYTES;
+        if (segment->segment_no < end->segment_no || segment->used_end <= from) {
+            continue;
+        }
+        bytes += segment->used_end - from;
+        /* A copy that fails (a full disk) costs evidence, not an event. */
+        (void)copy_aside(log, segment->segment_no, from, segment->used_end);
+    }
+    if (bytes > 0) {
+        bound_set_aside(log);
+    }
+    return bytes;
+}
+
+static int open_tail(struct dbk_log *log, uint32_t segment_no)
+{
+    char path[DBK_LOG_PATH_MAX];
+    dbk_segment_path(log, segment_no, ".dbl", path);
+    return log->os->open(log->os, path, DBK_OPEN_WRITE);
+}
+
+static enum daybook_code os_failed(struct dbk_log *log, int rc, const char *what,
+                                   struct daybook_error *err)
+{
+    return dbk_fail_os(err, DAYBOOK_BACKEND, -rc, "%s: %s", log->path, what);
+}
+
+/* A prepared segment behind everything that holds bytes; NULL: none. */
+static const struct dbk_scan_segment *blank_segment(const struct dbk_scan *scan,
+                                                    const struct dbk_scan_end *end)
+{
+    const struct dbk_scan_segment *found = NULL;
+    for (uint32_t i = scan->count; i-- > 0;) {
+        const struct dbk_scan_segment *segment = &scan->segments[i];
+        if (segment->segment_no <= end->segment_no || !segment->blank ||
+            segment->size_bytes != segment->segment_bytes) {
+            break;
+        }
+        found = segment;
+    }
+    return found;
+}
+
+static enum daybook_code target_segment(struct dbk_log *log, const struct dbk_scan *scan,
+                                        const struct dbk_scan_end *end, struct dbk_spare *ret,
+                                        struct daybook_error *err)
+{
+    const struct dbk_scan_segment *blank = blank_segment(scan, end);
+    if (blank != NULL) {
+        *ret = (struct dbk_spare){.file = open_tail(log, blank->segment_no),
+                                  .segment_no = blank->segment_no,
+                                  .segment_bytes = blank->segment_bytes,
+                                  .salt = blank->salt};
+        return ret->file < 0 ? os_failed(log, ret->file, "cannot open a prepared segment", err)
+                             : DAYBOOK_OK;
+    }
+    uint32_t number = scan->count == 0 ? 1 : scan->segments[scan->count - 1].segment_no + 1;
+    int rc = dbk_segment_create(log, number, ret);
+    if ((rc == -ENOSPC || rc == -EDQUOT) && end->segment_no != 0) {
+        /* Cutting the old segment to its end frees its blocks; the bytes behind it are no part of
+         * the log, and the next opening comes to the same verdict. */
+        int file = open_tail(log, end->segment_no);
+        if (file >= 0) {
+            (void)log->os->ftruncate(log->os, file, end->offset);
+            (void)log->os->close(log->os, file);
+        }
+        rc = dbk_segment_create(log, number, ret);
+    }
+    if (rc < 0) {
+        return os_failed(log, rc, "cannot make a segment; free disk space, then start again", err);
+    }
+    return dbk_segment_add(log, number, ret->segment_bytes) == DAYBOOK_OK
+               ? DAYBOOK_OK
+               : dbk_fail(err, DAYBOOK_NO_MEMORY, "no memory for a segment");
+}
+
+/* Starts the epoch in a new segment (table, not d). */
+static enum daybook_code begin_in_new_segment(struct dbk_log *log, const struct dbk_scan *scan,
+                                              const struct dbk_scan_end *end, uint64_t aside,
+                                              struct daybook_error *err)
+{
+    struct dbk_spare to;
+    enum daybook_code code = target_segment(log, scan, end, &to, err);
+    if (code != DAYBOOK_OK) {
+        return code;
+    }
+    struct dbk_link_frame link = {
+        .predecessor = end->segment_no,
+        .skipped = to.segment_no - end->segment_no - 1,
+        .end = end->offset,
+        .last_hcrc = end->hcrc,
+        .last_group_no = end->group_no,
+        .events = end->events,
+        .frames = end->frames,
+        .set_aside_bytes = aside,
+    };
+    log->tail.file = -1;
+    log->tail.group_no = end->group_no;
+    log->tail.prev_hcrc = end->hcrc;
+    log->tail.durable_lsn = dbk_lsn(to.segment_no, DBK_BLOCK_BYTES);
+    if (!dbk_tail_link(log, &link, &to)) {
+        return dbk_log_failed(log, err);
+    }
+    for (uint32_t i = 0; i < scan->count; i++) {
+        const struct dbk_scan_segment *segment = &scan->segments[i];
+        uint32_t used = segment->segment_no == end->segment_no ? end->offset : DBK_BLOCK_BYTES;
+        bool behind = segment->segment_no > end->segment_no && segment->segment_no < to.segment_no;
+        if ((segment->segment_no != end->segment_no && !behind) || segment->size_bytes <= used) {
+            continue;
+        }
+        int file = open_tail(log, segment->segment_no);
+        if (file >= 0) {
+            if (log->os->ftruncate(log->os, file, used) == 0) {
+                dbk_segment_resized(log, segment->segment_no, used);
+            }
+            (void)log->os->close(log->os, file);
+        }
+    }
+    return DAYBOOK_OK;
+}
+
+/* Goes on behind a CLEAN (table, d). */
+static enum daybook_code begin_behind(struct dbk_log *log, const struct dbk_scan *scan,
+                                      const struct dbk_scan_end *end, uint16_t flags,
+                                      struct daybook_error *err)
+{
+    const struct dbk_scan_segment *segment = scan->segments;
+    while (segment->segment_no != end->segment_no) {
+        segment++;
+    }
+    log->tail = (struct dbk_tail){
+        .file = open_tail(log, end->segment_no),
+        .segment_no = end->segment_no,
+        .segment_bytes = segment->segment_bytes,
+        .offset = end->offset,
+        .salt = segment->salt,
+        .group_no = end->group_no,
+        .prev_hcrc = end->hcrc,
+        .durable_lsn = dbk_lsn(end->segment_no, end->offset),
+        .first_unsynced_us = DAYBOOK_NO_DEADLINE,
+        .events = end->events,
+        .frames = end->frames,
+    };
+    if (log->tail.file < 0) {
+        return os_failed(log, log->tail.file, "cannot open the last segment", err);
+    }
+    log->tail_room = segment->segment_bytes - end->offset;
+    log->tail_segment_no = end->segment_no;
+    log->tail_segment_bytes = segment->segment_bytes;
+    return dbk_tail_write_mark(log, flags) && dbk_tail_sync(log) ? DAYBOOK_OK
+                                                                 : dbk_log_failed(log, err);
+}
+
+/* The device's own cache is flushed and the file shown to be writable before anything rests on it. */
+static enum daybook_code flush_last(struct dbk_log *log, const struct dbk_scan_end *end,
+                                    struct daybook_error *err)
+{
+    if (end->segment_no == 0) {
+        return DAYBOOK_OK;
+    }
+    int file = open_tail(log, end->segment_no);
+    if (file < 0) {
+        return os_failed(log, file, "cannot open the last segment for writing", err);
+    }
+    int rc = dbk_fault(DBK_FAULT_NO_FDATASYNC) ? 0 : log->os->fdatasync(log->os, file);
+    (void)log->os->close(log->os, file);
+    return rc < 0 ? os_failed(log, rc, "the last segment cannot be synced", err) : DAYBOOK_OK;
+}
+
+static enum daybook_code begin_epoch(struct dbk_log *log, const struct dbk_scan *scan,
+                                     const struct dbk_scan_end *end, struct daybook_error *err)
+{
+    (void)log->os->list(log->os, log->path, remove_tmp, log);
+    uint64_t aside = set_aside(log, scan, end);
+    enum daybook_code code = flush_last(log, end, err);
+    if (code != DAYBOOK_OK) {
+        return code;
+    }
+    log->epoch = end->epoch + 1;
+    log->next_token = (uint64_t)log->epoch << 40 | 1;
+    uint64_t recorded = 0;
+    uint32_t room = 0;
+    for (uint32_t i = 0; i < scan->count; i++) {
+        if (scan->segments[i].events_max > recorded) {
+            recorded = scan->segments[i].events_max;
+        }
+        if (scan->segments[i].segment_no == end->segment_no &&
+            scan->segments[i].size_bytes == scan->segments[i].segment_bytes) {
+            room = scan->segments[i].segment_bytes - end->offset;
+        }
+    }
+    /* A raised limit has to stand in a STATE before there are events above the old one. */
+    bool goes_on = end->kind == DBK_END_CLEAN && room >= 2 * DBK_BLOCK_BYTES &&
+                   log->head.capacity.events_max <= recorded;
+    bool faulty = dbk_fault(DBK_FAULT_APPEND_INTO_CRASHED) && end->segment_no != 0 &&
+                  room >= 2 * DBK_BLOCK_BYTES;
+    code = goes_on || faulty ? begin_behind(log, scan, end, DBK_GROUP_OPEN, err)
+                             : begin_in_new_segment(log, scan, end, aside, err);
+    if (code != DAYBOOK_OK) {
+        return code;
+    }
+    const struct dbk_scan_segment *blank = blank_segment(scan, end);
+    while (blank != NULL && blank < scan->segments + scan->count &&
+           blank->segment_no <= log->tail.segment_no) {
+        blank++;
+    }
+    if (blank != NULL && blank < scan->segments + scan->count) {
+        log->spare = (struct dbk_spare){.file = open_tail(log, blank->segment_no),
+                                        .segment_no = blank->segment_no,
+                                        .segment_bytes = blank->segment_bytes,
+                                        .salt = blank->salt};
+        log->spare.file = log->spare.file < 0 ? -1 : log->spare.file;
+    }
+    return DAYBOOK_OK;
+}
+
+/* ---- a new journal ------------------------------------------------------------------------------- */
+
+static enum daybook_code make_identity(struct dbk_log *log, struct daybook_error *err)
+{
+    char temporary[DBK_LOG_PATH_MAX];
+    char final[DBK_LOG_PATH_MAX];
+    uint8_t bytes[DBK_FORMAT_FILE_BYTES];
+    snprintf(temporary, sizeof(temporary), "%.*s/FORMAT.tmp", DBK_LOG_PATH_MAX - 16, log->path);
+    snprintf(final, sizeof(final), "%.*s/FORMAT", DBK_LOG_PATH_MAX - 16, log->path);
+    int rc = log->os->random(log->os, log->identity.uuid, sizeof(log->identity.uuid));
+    if (rc >= 0) {
+        rc = log->os->random(log->os, &log->identity.secret, sizeof(log->identity.secret));
+    }
+    log->identity.uuid[6] = (uint8_t)(0x40 | (log->identity.uuid[6] & 0x0F));
+    log->identity.uuid[8] = (uint8_t)(0x80 | (log->identity.uuid[8] & 0x3F));
+    log->identity.created_us = log->os->realtime_us(log->os);
+    dbk_identity_encode(&log->identity, bytes);
+    (void)log->os->unlink(log->os, temporary);
+    int file = rc < 0 ? rc : log->os->open(log->os, temporary, DBK_OPEN_CREATE_EXCL);
+    rc = file < 0 ? file : dbk_write_all(log->os, file, bytes, sizeof(bytes), 0);
+    if (rc >= 0) {
+        rc = log->os->fsync(log->os, file);
+    }
+    if (file >= 0) {
+        (void)log->os->close(log->os, file);
+    }
+    if (rc >= 0) {
+        rc = log->os->rename(log->os, temporary, final);
+    }
+    if (rc >= 0) {
+        rc = log->os->fsync_dir(log->os, log->path);
+    }
+    return rc < 0 ? os_failed(log, rc, "cannot write FORMAT", err) : DAYBOOK_OK;
+}
+
+/* ---- the whole ----------------------------------------------------------------------------------- */
+
+static enum daybook_code check_root(const struct dbk_log *log, const struct dbk_scan *scan,
+                                    const struct dbk_scan_end *end, struct daybook_error *err)
+{
+    for (uint32_t i = 0; i < scan->count; i++) {
+        const struct dbk_scan_segment *segment = &scan->segments[i];
+        if (!segment->linked) {
+            continue;
+        }
+        if (segment->link.predecessor != 0 && segment->segment_no > log->trim_lowest) {
+            return dbk_fail(err, DAYBOOK_DAMAGED,
+                            "%s: segments below seg-%016" PRIx64
+                            ".dbl are missing and no TRIM says that they may be; nothing was "
+                            "changed: restore a backup",
+                            log->path, (uint64_t)segment->segment_no);
+        }
+        return DAYBOOK_OK;
+    }
+    return end->kind == DBK_END_EMPTY || end->kind == DBK_END_TORN || end->kind == DBK_END_SUSPECT
+               ? DAYBOOK_OK
+               : dbk_fail(err, DAYBOOK_DAMAGED, "%s: no segment begins the log", log->path);
+}
+
+static enum daybook_code add_segments(struct dbk_log *log, const struct dbk_scan *scan,
+                                      struct daybook_error *err)
+{
+    for (uint32_t i = 0; i < scan->count; i++) {
+        if (dbk_segment_add(log, scan->segments[i].segment_no, scan->segments[i].size_bytes) !=
+            DAYBOOK_OK) {
+            return dbk_fail(err, DAYBOOK_NO_MEMORY, "%s: no memory for its segments", log->path);
+        }
+    }
+    return DAYBOOK_OK;
+}
+
+static enum daybook_code make_state(struct dbk_log *log, const struct dbk_scan *scan,
+                                    struct daybook_error *err)
+{
+    struct dbk_state_options options = {
+        .events_max = log->head.capacity.events_max,
+        .stored_max = log->head.capacity.events_max,
+        .staged_max = 2 * DBK_STAGED_MAX,
+        .retain_us = log->head.capacity.retain_acknowledged_us,
+        .attempts_max = log->head.capacity.delivery_attempts_max,
+        .policy = log->head.capacity.policy,
+    };
+    for (uint32_t i = 0; i < scan->count; i++) {
+        if (scan->segments[i].linked && scan->segments[i].events_max > options.stored_max) {
+            options.stored_max = scan->segments[i].events_max;
+        }
+    }
+    if (options.stored_max > DAYBOOK_EVENTS_LIMIT) {
+        return dbk_fail(err, DAYBOOK_DAMAGED, "%s: its limits are out of range", log->path);
+    }
+    return dbk_state_new(&options, &log->state) == DAYBOOK_OK
+               ? DAYBOOK_OK
+               : dbk_fail(err, DAYBOOK_NO_MEMORY,
+                          "%s: no memory for max_events %" PRIu64 "; lower it", log->path,
+                          options.stored_max);
+}
+
+static enum daybook_code refuse_suspect(const struct dbk_log *log, const struct dbk_scan_end *end,
+                                        struct daybook_error *err)
+{
+    enum daybook_code code = dbk_fail(
+        err, DAYBOOK_DAMAGED,
+        "%s: the end of seg-%016" PRIx64 ".dbl (offset %u) is not what a crash leaves: it may be "
+        "rot in what was durable; nothing was changed. Restore a backup, or open with `tail: "
+        "accept` to set it aside",
+        log->path, (uint64_t)end->bad_segment_no, end->bad_offset);
+    if (err != NULL) {
+        err->offset = end->bad_offset;
+    }
+    return code;
+}
+
+static enum daybook_code recover(struct dbk_log *log, const struct daybook_log_options *options,
+                                 struct dbk_scan *scan, struct daybook_error *err)
+{
+    struct replay replay = {.log = log};
+    struct dbk_scan_end end;
+    enum daybook_code code = make_state(log, scan, err);
+    if (code == DAYBOOK_OK) {
+        code = add_segments(log, scan, err);
+    }
+    if (code == DAYBOOK_OK) {
+        code = dbk_scan_run(scan, replay_group, &replay, &end, err);
+    }
+    if (code == DAYBOOK_OK) {
+        code = check_root(log, scan, &end, err);
+    }
+    if (code == DAYBOOK_OK && end.kind == DBK_END_SUSPECT && options->tail == DAYBOOK_TAIL_REFUSE) {
+        code = refuse_suspect(log, &end, err);
+    }
+    if (code != DAYBOOK_OK || log->read_only) {
+        return code;
+    }
+    if (scan->read_only_feature) {
+        return dbk_fail(err, DAYBOOK_NEWER_FORMAT,
+                        "%s: has a feature that this version can only read; use a newer version",
+                        log->path);
+    }
+    if (!scan->has_identity) {
+        code = make_identity(log, err);
+    }
+    return code == DAYBOOK_OK ? begin_epoch(log, scan, &end, err) : code;
+}
+
+enum daybook_code dbk_log_recover(struct dbk_log *log, const struct daybook_log_options *options,
+                                  struct daybook_error *err)
+{
+    struct dbk_scan scan;
+    enum daybook_code code = dbk_scan_open(&scan, log->os, log->path, err);
+    if (code == DAYBOOK_OK && !log->read_only) {
+        /* What was peeked at may have come from the cache: look once more, at the medium. */
+        read_the_medium(log, &scan);
+        dbk_scan_release(&scan);
+        code = dbk_scan_open(&scan, log->os, log->path, err);
+    }
+    if (code == DAYBOOK_OK) {
+        if (scan.has_identity) {
+            log->identity = scan.identity;
+        }
+        code = recover(log, options, &scan, err);
+    }
+    dbk_scan_release(&scan);
+    if (code == DAYBOOK_OK && log->newest_accepted_at_us != INT64_MIN) {
+        log->brake_base_us = log->newest_accepted_at_us;
+        log->brake_base_mono_us = dbk_log_mono(log);
+    }
+    return code;
+}

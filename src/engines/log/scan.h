@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reading the log of a directory, group by group, to where it ends, and the verdict on that end: the
+ * rule of the tail and the recovery table of docs/FORMAT.md. Reads only; used by recovery and verify.
+ * Threads: owner.
+ */
+#ifndef DBK_ENGINES_LOG_SCAN_H
+#define DBK_ENGINES_LOG_SCAN_H
+
+#include <daybook/log.h>
+
+#include "base/os.h"
+#include "engines/log/format.h"
+
+struct dbk_scan_segment {
+    uint32_t segment_no;
+    uint32_t size_bytes;    /* of the file */
+    uint32_t segment_bytes; /* as its header says */
+    uint64_t salt;
+    bool linked;       /* its first group is a valid LINK */
+    bool blank;        /* nothing but zeros behind its header (known after dbk_scan_run) */
+    uint32_t used_end; /* behind the last byte that is not zero (likewise, tail segments only) */
+    struct dbk_link_frame link;
+    uint64_t events_max; /* as its STATE says */
+};
+
+/* How the log ends. */
+enum dbk_scan_end_kind {
+    DBK_END_EMPTY,  /* there is no group at all */
+    DBK_END_ZEROS,  /* a whole last group, then zeros */
+    DBK_END_CLEAN,  /* likewise, and it is a CLEAN */
+    DBK_END_TORN,   /* a torn or lost write of the last window that was not synced */
+    DBK_END_SUSPECT /* bytes that unwritten sectors cannot explain */
+};
+
+struct dbk_scan_end {
+    enum dbk_scan_end_kind kind;
+    uint32_t segment_no;     /* 0 with EMPTY */
+    uint32_t offset;         /* behind the last group of the log */
+    uint32_t bad_segment_no; /* with TORN and SUSPECT: where the judged bytes stand */
+    uint32_t bad_offset;
+    uint64_t group_no;
+    uint32_t hcrc;
+    uint32_t epoch;
+    uint64_t durable_lsn; /* highest that any group names */
+    uint64_t events;      /* in the last segment */
+    uint64_t frames;
+    uint64_t lost_groups; /* valid groups behind the end, set aside with it */
+};
+
+/* A valid group of the log. Not OK ends the scan with that code. */
+typedef enum daybook_code dbk_scan_group(void *user, const struct dbk_scan_segment *segment,
+                                         const struct dbk_group_header *header,
+                                         const uint8_t *group, enum dbk_body_check check,
+                                         struct daybook_error *err);
+
+struct dbk_scan {
+    const struct dbk_os *os;
+    const char *path;
+    struct dbk_identity identity;
+    bool has_identity;
+    bool read_only_feature;
+    struct dbk_scan_segment *segments; /* ascending */
+    uint32_t count;
+    uint32_t room;
+    uint8_t *buffer;
+};
+
+/* Lists the directory, reads FORMAT, every segment header and every first group. NOT_FOUND: there is no
+ * such directory. Not OK otherwise: DAMAGED, NEWER_FORMAT, BACKEND, NO_MEMORY. */
+enum daybook_code dbk_scan_open(struct dbk_scan *scan, const struct dbk_os *os, const char *path,
+                                struct daybook_error *err);
+void dbk_scan_release(struct dbk_scan *scan);
+/* Walks the groups in order and judges the end. */
+enum daybook_code dbk_scan_run(struct dbk_scan *scan, dbk_scan_group *visit, void *user,
+                               struct dbk_scan_end *ret_end, struct daybook_error *err);
+/* Whether `len` bytes are all zero. */
+bool dbk_all_zero(const uint8_t *p, size_t len);
+
+#endif

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Every byte of a data directory checked, nothing written: identity, segment headers, each group's
+ * checksums, chain, padding and records, the continuity of segments, the end, and a full replay whose
+ * memory is audited (lists, counters, S5). Run by any thread; takes no lock.
+ */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "engines/log/log.h"
+#include "engines/log/log_impl.h"
+#include "engines/log/scan.h"
+
+struct verify {
+    void (*found)(void *user, const struct daybook_log_finding *f);
+    void *user;
+    struct daybook_log_report *report;
+};
+
+enum weight { HARMLESS, DAMAGE };
+
+static void finding(const struct verify *verify, enum weight weight, uint64_t segment_no,
+                    uint64_t offset, const char *format, ...) __attribute__((format(printf, 5, 6)));
+
+static void finding(const struct verify *verify, enum weight weight, uint64_t segment_no,
+                    uint64_t offset, const char *format, ...)
+{
+    struct daybook_log_finding f = {
+        .segment_no = segment_no, .offset = offset, .harmless = weight == HARMLESS};
+    va_list args;
+    va_start(args, format);
+    vsnprintf(f.message, sizeof(f.message), format, args);
+    va_end(args);
+    verify->report->damaged += weight == DAMAGE ? 1 : 0;
+    if (verify->found != NULL) {
+        verify->found(verify->user, &f);
+    }
+}
+
+static enum daybook_code check_group(void *user, const struct dbk_scan_segment *segment,
+                                     const struct dbk_group_header *header, const uint8_t *group,
+                                     enum dbk_body_check check, struct daybook_error *err)
+{
+    struct verify *verify = user;
+    struct dbk_frame frame;
+    size_t at = DBK_GROUP_HEADER_BYTES;
+    (void)err;
+    verify->report->groups++;
+    verify->report->frames += header->frame_count;
+    while (dbk_frame_next(group, header, &at, &frame)) {
+        size_t entry_at = 0;
+        for (uint16_t i = 0; frame.type == DBK_FRAME_EVENT && i < frame.count; i++) {
+            struct dbk_entry entry;
+            size_t len = 0;
+            verify->report->events++;
+            if (check == DBK_BODY_OK) {
+                continue;
+            }
+            enum dbk_entry_check entry_check =
+                dbk_entry_decode(frame.body + entry_at, frame.len - entry_at, &entry, &len);
+            if (entry_check == DBK_ENTRY_RECORD_DAMAGED) {
+                finding(verify, DAMAGE, segment->segment_no,
+                        dbk_lsn_offset(frame.lsn) + DBK_FRAME_HEADER_BYTES + entry_at,
+                        "the record of the event at position %" PRIu64
+                        " is damaged; it will be quarantined as malformed",
+                        frame.position + i);
+            }
+            entry_at += len;
+        }
+    }
+    return DAYBOOK_OK;
+}
+
+static void judge_end(const struct verify *verify, const struct dbk_scan_end *end)
+{
+    if (end->kind == DBK_END_TORN) {
+        finding(
+            verify, HARMLESS, end->bad_segment_no, end->bad_offset,
+            "a write that was cut by a crash and never answered; the next opening sets it aside");
+    } else if (end->kind == DBK_END_SUSPECT) {
+        finding(verify, DAMAGE, end->bad_segment_no, end->bad_offset,
+                "the end of the log is not what a crash leaves: it may be rot in what was durable");
+    } else if (end->kind == DBK_END_ZEROS) {
+        finding(verify, HARMLESS, end->segment_no, end->offset,
+                "the journal was not closed in order; the next opening recovers");
+    }
+}
+
+/* The same replay as at an opening, and the memory that it makes counted anew. */
+static enum daybook_code replay(const char *path, const struct dbk_os *os,
+                                const struct verify *verify, struct daybook_error *err)
+{
+    struct daybook_log_options options = {.path = path,
+                                          .tail = DAYBOOK_TAIL_ACCEPT,
+                                          .threads = DAYBOOK_LOG_INLINE,
+                                          .bytes_max = UINT64_MAX};
+    struct daybook_journal *journal;
+    enum daybook_code code = dbk_log_open_readonly(&options, os, &journal, err);
+    if (code != DAYBOOK_OK) {
+        return code;
+    }
+    const char *wrong = dbk_state_audit(dbk_log_of(journal)->state);
+    if (wrong != NULL) {
+        finding(verify, DAMAGE, 0, 0, "the replayed state does not add up: %s", wrong);
+    }
+    return daybook_journal_close(journal, err);
+}
+
+enum daybook_code dbk_log_verify(const char *path, const struct dbk_os *os,
+                                 void (*found)(void *user, const struct daybook_log_finding *f),
+                                 void *user, struct daybook_log_report *ret_report,
+                                 struct daybook_error *err)
+{
+    struct verify verify = {.found = found, .user = user, .report = ret_report};
+    struct daybook_error detail = {.code = DAYBOOK_OK};
+    struct dbk_scan scan;
+    struct dbk_scan_end end;
+    memset(ret_report, 0, sizeof(*ret_report));
+    enum daybook_code code = dbk_scan_open(&scan, os, path, &detail);
+    if (code == DAYBOOK_OK && !scan.has_identity) {
+        code = dbk_fail(&detail, DAYBOOK_NOT_FOUND, "%s: holds no journal", path);
+    }
+    ret_report->segments = scan.count;
+    for (uint32_t i = 0; i < scan.count; i++) {
+        ret_report->bytes += scan.segments[i].size_bytes;
+    }
+    if (code == DAYBOOK_OK) {
+        code = dbk_scan_run(&scan, check_group, &verify, &end, &detail);
+    }
+    if (code == DAYBOOK_OK) {
+        judge_end(&verify, &end);
+    }
+    dbk_scan_release(&scan);
+    if (code == DAYBOOK_OK) {
+        code = replay(path, os, &verify, &detail);
+    }
+    if (code == DAYBOOK_DAMAGED) {
+        finding(&verify, DAMAGE, 0, detail.offset, "%.*s",
+                (int)sizeof(((struct daybook_log_finding *)0)->message) - 1, detail.message);
+    }
+    if (code != DAYBOOK_OK) {
+        if (err != NULL) {
+            *err = detail;
+        }
+        return code;
+    }
+    return ret_report->damaged == 0
+               ? DAYBOOK_OK
+               : dbk_fail(err, DAYBOOK_DAMAGED, "%s: %" PRIu64 " places are damaged", path,
+                          ret_report->damaged);
+}
+
+enum daybook_code daybook_log_verify(const char *path,
+                                     void (*found)(void *user, const struct daybook_log_finding *f),
+                                     void *user, struct daybook_log_report *ret_report,
+                                     struct daybook_error *err)
+{
+    if (path == NULL || ret_report == NULL) {
+        return dbk_fail(err, DAYBOOK_BAD_ARGUMENT, "the path or the report is missing");
+    }
+    return dbk_log_verify(path, dbk_os_posix(), found, user, ret_report, err);
+}
