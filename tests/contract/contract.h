@@ -36,5 +36,6 @@ extern const struct contract_tests contract_verdict_tests;
 extern const struct contract_tests contract_stats_tests;
 extern const struct contract_tests contract_operators_tests;
 extern const struct contract_tests contract_capacity_tests;
+extern const struct contract_tests contract_shared_tests;
 
 #endif

@@ -63,8 +63,9 @@ static const struct contract_engine *engine_named(const char *name)
 int main(int argc, char **argv)
 {
     static const struct contract_tests *const lists[] = {
-        &contract_event_tests,
-        &contract_append_tests,
+        &contract_event_tests,     &contract_append_tests,   &contract_claim_tests,
+        &contract_run_tests,       &contract_verdict_tests,  &contract_stats_tests,
+        &contract_operators_tests, &contract_capacity_tests, &contract_shared_tests,
     };
     static struct CMUnitTest tests[TESTS_MAX];
     const char *pattern = argc > 2 ? argv[2] : "";

@@ -22,6 +22,13 @@ static enum daybook_code reopen_memory(struct contract_world *world, enum contra
     return dbk_memory_restart(&world->journal, capacity, err);
 }
 
+static enum daybook_code open_memory_shared(struct contract_world *world,
+                                            const struct daybook_capacity *capacity,
+                                            struct daybook_error *err)
+{
+    return daybook_memory_open(capacity, &world->journal, err);
+}
+
 static bool set_row_memory(struct contract_world *world, uint64_t position, enum contract_row row)
 {
     static const enum dbk_memory_row rows[] = {
@@ -34,5 +41,8 @@ static bool set_row_memory(struct contract_world *world, uint64_t position, enum
     return true;
 }
 
-const struct contract_engine contract_memory = {
-    .name = "memory", .open = open_memory, .reopen = reopen_memory, .set_row = set_row_memory};
+const struct contract_engine contract_memory = {.name = "memory",
+                                                .open = open_memory,
+                                                .reopen = reopen_memory,
+                                                .open_shared = open_memory_shared,
+                                                .set_row = set_row_memory};

@@ -18,8 +18,8 @@ struct daybook_capacity world_capacity(void)
                                      .policy = DAYBOOK_POLICY_REFUSE};
 }
 
-struct contract_world *world_new(const struct contract_engine *engine,
-                                 const struct daybook_capacity *capacity)
+static struct contract_world *new_world(const struct contract_engine *engine,
+                                        const struct daybook_capacity *capacity)
 {
     struct contract_world *world = calloc(1, sizeof *world);
 
@@ -32,6 +32,14 @@ struct contract_world *world_new(const struct contract_engine *engine,
     world->disk->realtime_us = WORLD_START_US;
     assert_code(DAYBOOK_OK, daybook_batch_new(BATCH_EVENTS, 1u << 20, DAYBOOK_EVENT_BYTES_DEFAULT,
                                               &world->batch, &world->err));
+    return world;
+}
+
+struct contract_world *world_new(const struct contract_engine *engine,
+                                 const struct daybook_capacity *capacity)
+{
+    struct contract_world *world = new_world(engine, capacity);
+
     if (engine->open(world, capacity, &world->err) != DAYBOOK_OK) {
         fail_msg("%s does not open: %s", engine->name, world->err.message);
     }
@@ -41,6 +49,9 @@ struct contract_world *world_new(const struct contract_engine *engine,
 static void end_world(struct contract_world *world)
 {
     assert_code(DAYBOOK_OK, daybook_journal_close(world->journal, &world->err));
+    if (world->shared && world->engine->clean_shared != NULL) {
+        world->engine->clean_shared(world);
+    }
     daybook_batch_free(world->batch);
     sim_disk_free(world->disk);
 }
@@ -55,6 +66,19 @@ void world_restart_empty(struct contract_world *world, const struct daybook_capa
 {
     struct contract_world *other = world_new(world->engine, capacity);
 
+    end_world(world);
+    *world = *other;
+    free(other);
+}
+
+void world_restart_shared(struct contract_world *world, const struct daybook_capacity *capacity)
+{
+    struct contract_world *other = new_world(world->engine, capacity);
+
+    other->shared = true;
+    if (other->engine->open_shared(other, capacity, &other->err) != DAYBOOK_OK) {
+        fail_msg("%s does not open: %s", other->engine->name, other->err.message);
+    }
     end_world(world);
     *world = *other;
     free(other);

@@ -39,6 +39,12 @@ struct contract_engine {
     /* Ends the process of world->journal and opens the journal again. */
     enum daybook_code (*reopen)(struct contract_world *world, enum contract_end end,
                                 const struct daybook_capacity *capacity, struct daybook_error *err);
+    /* Opens world->journal for several threads at once, on the real clock of deadlines. */
+    enum daybook_code (*open_shared)(struct contract_world *world,
+                                     const struct daybook_capacity *capacity,
+                                     struct daybook_error *err);
+    /* Takes away what open_shared made beside the journal; may be NULL. */
+    void (*clean_shared)(struct contract_world *world);
     /* Makes a stored event into one of another kind; false: not in this engine's power. */
     bool (*set_row)(struct contract_world *world, uint64_t position, enum contract_row row);
 };
@@ -54,6 +60,8 @@ struct contract_world {
     int64_t now_us; /* the caller's clock */
     struct daybook_batch *batch;
     struct daybook_error err;
+    bool shared;         /* opened by open_shared */
+    char directory[128]; /* of a shared journal that has one */
 };
 
 #define WORLD_START_US INT64_C(1700000000000000)
@@ -70,6 +78,8 @@ struct contract_world *world_new(const struct contract_engine *engine,
 void world_free(struct contract_world *world);
 /* As world_new in place: another capacity from the start. */
 void world_restart_empty(struct contract_world *world, const struct daybook_capacity *capacity);
+/* The same with a journal that several threads may use at once. It is not reopened. */
+void world_restart_shared(struct contract_world *world, const struct daybook_capacity *capacity);
 /* The process ends and starts again. */
 void world_reopen(struct contract_world *world, enum contract_end end);
 /* Time passes on every clock; the caller's clock jumps alone. */

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The shapes of listing.h. */
+#include "app/listing.h"
+
+#include <string.h>
+
+void dbk_event_line(struct dbk_text *text, const struct daybook_delivery *delivery)
+{
+    const struct daybook_event *event = &delivery->event;
+    dbk_text_str(text, "{\"position\":");
+    dbk_text_u64(text, delivery->position);
+    dbk_text_str(text, ",\"request_id\":");
+    dbk_text_json(text, event->request_id);
+    dbk_text_str(text, ",\"namespace\":");
+    dbk_text_json(text, event->name_space);
+    dbk_text_str(text, ",\"subject\":");
+    dbk_text_json(text, event->subject);
+    dbk_text_str(text, ",\"observed_at\":");
+    dbk_text_json_time(text, event->observed_at_us);
+    dbk_text_str(text, ",\"accepted_at\":");
+    dbk_text_json_time(text, delivery->accepted_at_us);
+    dbk_text_str(text, ",\"record\":");
+    dbk_text_one_line(text, event->record);
+    dbk_text_str(text, "}\n");
+}
+
+void dbk_record_line(struct dbk_text *text, const struct daybook_delivery *delivery)
+{
+    dbk_text_one_line(text, delivery->event.record);
+    dbk_text_char(text, '\n');
+}
+
+static void member(struct dbk_text *text, const char *name, uint64_t value)
+{
+    dbk_text_printf(text, "\"%s\":%llu", name, (unsigned long long)value);
+}
+
+static void age(struct dbk_text *text, const char *name, int64_t us)
+{
+    if (us < 0) {
+        dbk_text_printf(text, "\"%s\":null", name);
+    } else {
+        dbk_text_printf(text, "\"%s\":%lld.%06lld", name, (long long)(us / 1000000),
+                        (long long)(us % 1000000));
+    }
+}
+
+void dbk_journal_json(struct dbk_text *text, const struct daybook_journal_stats *stats,
+                      const char *state)
+{
+    dbk_text_printf(text, "{\"backend\":\"%s\",\"mode\":\"%s\",\"state\":\"%s\",",
+                    stats->backend != NULL ? stats->backend : "log",
+                    stats->mode == DAYBOOK_MODE_BILLING_GRADE ? "billing_grade" : "telemetry_grade",
+                    state);
+    if (stats->state == DAYBOOK_JOURNAL_FAILED) {
+        dbk_text_str(text, "\"failure\":");
+        dbk_text_json_str(text, stats->failure.message);
+        dbk_text_char(text, ',');
+    }
+    const struct {
+        const char *name;
+        uint64_t value;
+    } plain[] = {{"stored_events", stats->stored_events},
+                 {"stored_bytes", stats->stored_bytes},
+                 {"file_bytes", stats->file_bytes},
+                 {"oldest_position", stats->oldest_position},
+                 {"newest_position", stats->newest_position},
+                 {"segment_files", stats->segment_files},
+                 {"undeliverable_events", stats->undeliverable_events},
+                 {"groups", stats->groups},
+                 {"syncs", stats->syncs}},
+      counters[] = {{"accepted", stats->accepted},   {"pruned", stats->pruned},
+                    {"reclaimed", stats->reclaimed}, {"dropped", stats->dropped},
+                    {"discarded", stats->discarded}, {"damaged", stats->damaged}};
+    for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++) {
+        member(text, plain[i].name, plain[i].value);
+        dbk_text_char(text, ',');
+    }
+    dbk_text_printf(text,
+                    "\"capacity\":{\"max_events\":%llu,\"max_bytes\":%llu,\"policy\":\"%s\"},",
+                    (unsigned long long)stats->events_max, (unsigned long long)stats->bytes_max,
+                    stats->policy == DAYBOOK_POLICY_REFUSE ? "refuse" : "drop_oldest");
+    dbk_text_str(text, "\"counters\":{");
+    for (size_t i = 0; i < sizeof counters / sizeof counters[0]; i++) {
+        dbk_text_str(text, i > 0 ? "," : "");
+        member(text, counters[i].name, counters[i].value);
+    }
+    dbk_text_str(text, "},");
+    age(text, "dedupe_window_seconds", stats->dedupe_window_us);
+    dbk_text_char(text, '}');
+}
+
+void dbk_consumer_json(struct dbk_text *text, const struct daybook_consumer_stats *stats)
+{
+    member(text, "pending", stats->pending);
+    dbk_text_char(text, ',');
+    member(text, "in_flight", stats->in_flight);
+    dbk_text_char(text, ',');
+    member(text, "quarantined", stats->quarantined);
+    dbk_text_char(text, ',');
+    age(text, "oldest_pending_age_seconds", stats->oldest_pending_age_us);
+    dbk_text_char(text, ',');
+    age(text, "oldest_unresolved_age_seconds", stats->oldest_unresolved_age_us);
+    dbk_text_printf(text, ",\"drained\":%s,\"last_claim_at\":", stats->drained ? "true" : "false");
+    dbk_text_json_time(text, stats->last_claim_at_us);
+}
+
+bool dbk_where_parse(const char *text, enum daybook_where *ret)
+{
+    static const struct {
+        const char *name;
+        enum daybook_where where;
+    } all[] = {{"all", DAYBOOK_WHERE_ALL},
+               {"pending", DAYBOOK_WHERE_PENDING},
+               {"quarantined", DAYBOOK_WHERE_QUARANTINED}};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        if (strcmp(text, all[i].name) == 0) {
+            *ret = all[i].where;
+            return true;
+        }
+    }
+    return false;
+}

@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The daemon's life. The main thread waits for signals, for trouble, and for the next attempt to reopen
+ * a failed journal; everything else runs elsewhere.
+ */
+#include "daemon/daemon.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "app/logline.h"
+#include "base/error.h"
+#include "daemon/http.h"
+#include "daemon/service.h"
+
+#define LOOK_INTERVAL_MS 1000
+#define REOPEN_FIRST_MS 500
+#define REOPEN_MAX_MS 30000
+#define ACTIVE_POLL_MS 10
+#define DRAIN_SLACK_MS 1000 /* T2: the workers' drain may cost so much more than its budget */
+#define CLOSE_SLACK_MS 3000 /* the last answers, the journal's end mark */
+
+struct life {
+    const struct dbk_config *config;
+    struct dbk_service service;
+    struct dbk_http *http;
+    int signal_fd;
+    unsigned stops;                                   /* stop signals so far */
+    int64_t reopen_at_us;                             /* with a failed journal */
+    int64_t reopen_wait_ms;                           /* the interval after the next attempt */
+    uint64_t delivered_before[DAYBOOK_CONSUMERS_MAX]; /* by workers that a reopening ended */
+    uint64_t failed_before[DAYBOOK_CONSUMERS_MAX];
+};
+
+/* ---- signals --------------------------------------------------------------------------------- */
+
+static enum daybook_code open_signals(struct life *life, struct daybook_error *err)
+{
+    sigset_t set;
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGTERM);
+    (void)sigaddset(&set, SIGINT);
+    (void)sigaddset(&set, SIGHUP);
+    /* Blocked before any thread is started, so that every thread has them blocked. */
+    (void)sigprocmask(SIG_BLOCK, &set, NULL);
+    (void)signal(SIGPIPE, SIG_IGN);
+    life->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (life->signal_fd < 0) {
+        return dbk_fail_os(err, DAYBOOK_BACKEND, errno, "no file descriptor for signals");
+    }
+    return DAYBOOK_OK;
+}
+
+/* Waits for a signal or a ring, at most `timeout_ms`, and takes note of both. */
+static void wait_for_news(struct life *life, int64_t timeout_ms)
+{
+    struct pollfd fds[2] = {{.fd = life->signal_fd, .events = POLLIN},
+                            {.fd = life->service.look_fd, .events = POLLIN}};
+    if (poll(fds, 2, timeout_ms < 0 ? 0 : (int)timeout_ms) <= 0) {
+        return;
+    }
+    struct signalfd_siginfo info;
+    while (read(life->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
+        if (info.ssi_signo == SIGHUP) {
+            dbk_log_bare(DBK_LOG_WARNING,
+                         "SIGHUP: nothing is re-read yet; restart for a new configuration");
+        } else {
+            life->stops++;
+        }
+    }
+    uint64_t count = 0;
+    ssize_t ignored = read(life->service.look_fd, &count, sizeof count);
+    (void)ignored;
+}
+
+/* ---- start ----------------------------------------------------------------------------------- */
+
+static void print_place(const char *what, const char *path)
+{
+    char *whole = realpath(path, NULL);
+    printf("  %-12s %s\n", what, whole != NULL ? whole : path);
+    free(whole);
+}
+
+/* For the person who started it: what listens where, and one line to paste. */
+static void print_welcome(const struct life *life)
+{
+    const struct dbk_config *c = life->config;
+    const char *url = dbk_http_url(life->http);
+    printf("daybook %s\n", daybook_version());
+    if (url[0] != '\0') {
+        printf("  %-12s %s\n", "listening", url);
+    }
+    if (c->listen_unix[0] != '\0') {
+        printf("  %-12s %s\n", "listening", c->listen_unix);
+    }
+    print_place("data", c->journal_path);
+    for (size_t i = 0; i < c->consumer_count; i++) {
+        for (size_t k = 0; k < c->consumers[i].sink_count; k++) {
+            print_place(c->consumers[i].name, c->consumers[i].sinks[k].path);
+        }
+    }
+    const char *socket_option = url[0] != '\0' ? "" : " --unix-socket ";
+    printf("send an event (paste this line):\n"
+           "  curl -sS%s%s %s/v1/events -H 'Content-Type: application/json' -d '"
+           "{\"request_id\":\"%s\",\"namespace\":\"team-a\",\"subject\":\"key-1\","
+           "\"model\":\"example\",\"input_tokens\":12,\"output_tokens\":34}'\n",
+           socket_option, url[0] != '\0' ? "" : c->listen_unix,
+           url[0] != '\0' ? url : "http://localhost",
+           c->identity == DAYBOOK_IDENTITY_UUIDV7 ? "req_01900000-0000-7000-8000-000000000001"
+                                                  : "first-event");
+    (void)fflush(stdout);
+}
+
+static void log_opened(struct life *life)
+{
+    struct daybook_journal_stats stats;
+    if (dbk_service_stats(&life->service, &stats)) {
+        dbk_log(DBK_LOG_INFO, "journal open",
+                DBK_LOG_TEXT_FIELD("path", life->config->journal_path),
+                DBK_LOG_TEXT_FIELD("mode", stats.mode == DAYBOOK_MODE_BILLING_GRADE
+                                               ? "billing_grade"
+                                               : "telemetry_grade"),
+                DBK_LOG_NUMBER("stored_events", stats.stored_events),
+                DBK_LOG_NUMBER("newest_position", stats.newest_position));
+    }
+}
+
+/* ---- a failed journal (A7) ------------------------------------------------------------------- */
+
+static void keep_totals(struct life *life, const struct dbk_delivery_report *reports)
+{
+    for (size_t i = 0; i < life->config->consumer_count; i++) {
+        life->delivered_before[i] += reports[i].report.delivered;
+        life->failed_before[i] += reports[i].report.failed;
+    }
+}
+
+static void put_journal_away(struct life *life, const struct daybook_error *why)
+{
+    struct dbk_delivery_report reports[DAYBOOK_CONSUMERS_MAX];
+    struct daybook_error err = {0};
+    dbk_log(DBK_LOG_ERROR, "the journal failed and is reopened; appends are refused meanwhile",
+            DBK_LOG_TEXT_FIELD("reason", why->message));
+    (void)dbk_service_close_workers(&life->service, 0, reports);
+    keep_totals(life, reports);
+    (void)dbk_service_close_journal(&life->service, &err);
+    life->reopen_at_us = dbk_monotonic_us();
+    life->reopen_wait_ms = REOPEN_FIRST_MS;
+}
+
+static void try_reopen(struct life *life)
+{
+    struct daybook_error err = {0};
+    if (dbk_service_open(&life->service, &err) == DAYBOOK_OK) {
+        log_opened(life);
+        return;
+    }
+    dbk_log(DBK_LOG_ERROR, "the journal cannot be reopened yet",
+            DBK_LOG_TEXT_FIELD("code", daybook_code_name(err.code)),
+            DBK_LOG_TEXT_FIELD("reason", err.message),
+            DBK_LOG_NUMBER("next_try_ms", life->reopen_wait_ms));
+    life->reopen_at_us = dbk_monotonic_us() + life->reopen_wait_ms * 1000;
+    life->reopen_wait_ms =
+        life->reopen_wait_ms * 2 < REOPEN_MAX_MS ? life->reopen_wait_ms * 2 : REOPEN_MAX_MS;
+}
+
+/* Until a stop signal. */
+static void serve(struct life *life)
+{
+    while (life->stops == 0) {
+        int64_t timeout_ms = LOOK_INTERVAL_MS;
+        struct daybook_error why = {0};
+        if (life->service.journal == NULL) {
+            timeout_ms = (life->reopen_at_us - dbk_monotonic_us()) / 1000;
+            if (timeout_ms <= 0) {
+                try_reopen(life);
+                continue;
+            }
+        } else if (dbk_service_has_failed(&life->service, &why)) {
+            put_journal_away(life, &why);
+            continue;
+        }
+        wait_for_news(life, timeout_ms);
+    }
+}
+
+/* ---- stop ------------------------------------------------------------------------------------ */
+
+static const char overran[] = "shutdown overran its bound\n";
+
+/* Only what a signal handler may do. */
+static void on_overrun(int signo)
+{
+    (void)signo;
+    ssize_t ignored = write(STDERR_FILENO, overran, sizeof overran - 1);
+    (void)ignored;
+    _exit(1);
+}
+
+/* Whatever hangs below us (a disk that does not answer): the process ends. */
+static void arm_watchdog(int64_t in_ms)
+{
+    struct sigaction action = {.sa_handler = on_overrun};
+    struct itimerval timer = {.it_value = {.tv_sec = in_ms / 1000 + 1}};
+    (void)sigaction(SIGALRM, &action, NULL);
+    (void)setitimer(ITIMER_REAL, &timer, NULL);
+}
+
+/* Waits until `until_us`, the next stop signal, or (with `idle`) the end of the last request. */
+static void wait_until(struct life *life, int64_t until_us, bool idle)
+{
+    unsigned stops = life->stops;
+    int64_t left_us = until_us - dbk_monotonic_us();
+    while (left_us > 0 && life->stops == stops && !(idle && dbk_http_active(life->http) == 0)) {
+        int64_t left_ms = left_us / 1000 + 1;
+        wait_for_news(life, idle && left_ms > ACTIVE_POLL_MS ? ACTIVE_POLL_MS : left_ms);
+        left_us = until_us - dbk_monotonic_us();
+    }
+}
+
+static void put_number(char *buf, size_t room, bool known, uint64_t n)
+{
+    (void)snprintf(buf, room, known ? "%" PRIu64 : "unknown", n);
+}
+
+/* The line that accounts for everything (T4, T5). */
+static void log_drained(const struct life *life, size_t index,
+                        const struct dbk_delivery_report *report)
+{
+    const struct daybook_drain_report *r = &report->report;
+    enum daybook_caught_up caught_up = daybook_drain_report_caught_up(r);
+    char delivered[24];
+    char failed[24];
+    char undelivered[24];
+    char quarantined[24];
+    put_number(delivered, sizeof delivered, r->reported,
+               r->delivered + life->delivered_before[index]);
+    put_number(failed, sizeof failed, r->reported, r->failed + life->failed_before[index]);
+    put_number(undelivered, sizeof undelivered, r->counted, r->undelivered);
+    put_number(quarantined, sizeof quarantined, r->counted, r->quarantined);
+    enum dbk_log_level level = !r->reported                         ? DBK_LOG_ERROR
+                               : caught_up != DAYBOOK_CAUGHT_UP_YES ? DBK_LOG_WARNING
+                                                                    : DBK_LOG_INFO;
+    dbk_log(level, "drain", DBK_LOG_TEXT_FIELD("consumer", report->consumer),
+            DBK_LOG_TEXT_FIELD("drained", caught_up == DAYBOOK_CAUGHT_UP_YES  ? "yes"
+                                          : caught_up == DAYBOOK_CAUGHT_UP_NO ? "no"
+                                                                              : "unknown"),
+            DBK_LOG_TEXT_FIELD("delivered", delivered), DBK_LOG_TEXT_FIELD("failed", failed),
+            DBK_LOG_TEXT_FIELD("undelivered", undelivered),
+            DBK_LOG_TEXT_FIELD("quarantined", quarantined));
+}
+
+/* The sequence of SIGTERM: readiness fails, admission closes, requests end, workers drain, the journal
+ * is closed. */
+static enum dbk_daemon_end stop(struct life *life)
+{
+    const struct dbk_config *c = life->config;
+    struct dbk_delivery_report reports[DAYBOOK_CONSUMERS_MAX];
+    struct daybook_error err = {0};
+    int64_t bound_ms = c->drain_grace_ms + c->drain_deadline_ms + c->flush_timeout_ms +
+                       DRAIN_SLACK_MS + CLOSE_SLACK_MS;
+    arm_watchdog(bound_ms);
+    dbk_service_set_draining(&life->service);
+    dbk_log(DBK_LOG_INFO, "stopping", DBK_LOG_NUMBER("bound_ms", bound_ms));
+    wait_until(life, dbk_monotonic_us() + c->drain_grace_ms * 1000, false);
+
+    int64_t deadline_us = dbk_monotonic_us() + c->drain_deadline_ms * 1000;
+    dbk_service_close_admission(&life->service, DBK_ADMIT_BEGUN, deadline_us);
+    wait_until(life, deadline_us, true);
+    dbk_service_close_admission(&life->service, DBK_ADMIT_NONE, dbk_monotonic_us());
+
+    size_t abandoned =
+        dbk_service_close_workers(&life->service, (uint32_t)c->flush_timeout_ms, reports);
+    /* Every wait has ended by now; the answers are on their way. */
+    wait_until(life, dbk_monotonic_us() + ACTIVE_POLL_MS * 1000, true);
+    dbk_http_stop(life->http);
+    life->http = NULL;
+    enum daybook_code code = dbk_service_close_journal(&life->service, &err);
+    if (code != DAYBOOK_OK) {
+        dbk_log(DBK_LOG_WARNING, "the journal's end could not be marked; the next start recovers",
+                DBK_LOG_TEXT_FIELD("reason", err.message));
+    }
+    /* These lines are part of the interface, whatever the level. */
+    dbk_log_setup(STDERR_FILENO, DBK_LOG_INFO, (enum dbk_log_format)c->log_format);
+    for (size_t i = 0; i < c->consumer_count; i++) {
+        log_drained(life, i, &reports[i]);
+    }
+    dbk_log_bare(abandoned == 0 ? DBK_LOG_INFO : DBK_LOG_ERROR, "shutdown complete");
+    return abandoned == 0 ? DBK_DAEMON_STOPPED : DBK_DAEMON_OVERRAN;
+}
+
+enum dbk_daemon_end dbk_daemon_run(const struct dbk_config *config, struct daybook_error *err)
+{
+    enum dbk_daemon_end end = DBK_DAEMON_NO_START;
+    struct life *life = calloc(1, sizeof *life);
+    if (life == NULL) {
+        (void)dbk_fail(err, DAYBOOK_NO_MEMORY, "no memory for the daemon");
+        return end;
+    }
+    life->config = config;
+    life->signal_fd = -1;
+    dbk_log_setup(STDERR_FILENO, (enum dbk_log_level)config->log_level,
+                  (enum dbk_log_format)config->log_format);
+    if (dbk_service_init(&life->service, config, err) != DAYBOOK_OK ||
+        open_signals(life, err) != DAYBOOK_OK ||
+        dbk_http_start(&life->service, &life->http, err) != DAYBOOK_OK) {
+        goto out;
+    }
+    if (dbk_service_open(&life->service, err) != DAYBOOK_OK) {
+        dbk_service_close_admission(&life->service, DBK_ADMIT_NONE, 0);
+        goto out;
+    }
+    print_welcome(life);
+    log_opened(life);
+    serve(life);
+    end = stop(life);
+    if (end == DBK_DAEMON_OVERRAN) {
+        /* An abandoned worker may still be inside a write: nothing that it touches is released. */
+        return end;
+    }
+out:
+    dbk_http_stop(life->http);
+    dbk_service_release(&life->service);
+    if (life->signal_fd >= 0) {
+        (void)close(life->signal_fd);
+    }
+    free(life);
+    return end;
+}

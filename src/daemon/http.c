@@ -1,0 +1,633 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Requests: routing, bodies, suspended appends, answers. All of it runs on the threads of
+ * libmicrohttpd, one at a time per connection, but for `resume`, which the completion thread calls.
+ */
+#include "daemon/http.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <microhttpd.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "app/logline.h"
+#include "base/error.h"
+#include "daemon/admin.h"
+#include "daemon/listen.h"
+
+#define CONNECTION_BYTES_MAX (32u * 1024u)             /* request line and headers */
+#define BODY_FIRST_BYTES (16u * 1024u)                 /* a body grows from here */
+#define BODIES_BYTES_MAX (UINT64_C(512) * 1024 * 1024) /* of all bodies at once */
+#define DISCARD_BYTES_MAX (UINT64_C(64) * 1024 * 1024) /* read past a refusal, then cut */
+#define FILES_BESIDE_CONNECTIONS 64u                   /* log, database, eventfds ... */
+
+enum route {
+    ROUTE_EVENTS,
+    ROUTE_STATS,
+    ROUTE_CONSUMERS,
+    ROUTE_METRICS,
+    ROUTE_HEALTH,
+    ROUTE_READY,
+    ROUTE_NONE
+};
+
+enum request_state {
+    REQUEST_BODY,    /* a body is being read (perhaps an empty one) */
+    REQUEST_DISCARD, /* the answer is known, what still comes is thrown away */
+    REQUEST_WAIT,    /* suspended: its append is under way */
+    REQUEST_ANSWERED
+};
+
+struct dbk_http {
+    struct dbk_service *service;
+    struct MHD_Daemon *tcp;
+    struct MHD_Daemon *local;
+    char url[DBK_HTTP_ADDRESS_TEXT_MAX];
+    _Atomic unsigned active;
+    _Atomic uint64_t bodies_bytes;
+};
+
+struct request {
+    struct dbk_http *http;
+    struct MHD_Connection *connection;
+    enum route route;
+    enum request_state state;
+    enum dbk_body_kind kind;
+    bool post;
+    bool begun; /* admission was open when it began */
+    char *body;
+    size_t body_len;
+    size_t body_room;
+    uint64_t discarded;
+    uint64_t not_durable; /* events of the answer that were refused for want of durability */
+    struct dbk_append *append;
+    struct dbk_answer answer; /* with DISCARD */
+};
+
+static const struct {
+    const char *path;
+    enum route route;
+    const char *allow;
+} routes[] = {
+    {"/v1/events", ROUTE_EVENTS, "GET, HEAD, POST"}, {"/v1/stats", ROUTE_STATS, "GET, HEAD"},
+    {"/v1/consumers", ROUTE_CONSUMERS, "GET, HEAD"}, {"/metrics", ROUTE_METRICS, "GET, HEAD"},
+    {"/healthz", ROUTE_HEALTH, "GET, HEAD"},         {"/readyz", ROUTE_READY, "GET, HEAD"},
+};
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+static void add_number_header(struct MHD_Response *response, const char *name, uint64_t value)
+{
+    char text[24];
+    (void)snprintf(text, sizeof text, "%" PRIu64, value);
+    (void)MHD_add_response_header(response, name, text);
+}
+
+/* Sends the answer and empties it. */
+static enum MHD_Result send_answer(struct request *request, struct dbk_answer *answer)
+{
+    static char no_memory[] =
+        "{\"type\":\"about:blank\",\"title\":\"Service Unavailable\","
+        "\"status\":503,\"code\":\"no_memory\",\"detail\":\"no memory for the "
+        "answer: repeat the request\"}\n";
+    size_t len = 0;
+    char *data = dbk_text_steal(&answer->body, &len);
+    bool whole = data != NULL;
+    struct MHD_Response *response =
+        whole ? MHD_create_response_from_buffer(len, data, MHD_RESPMEM_MUST_FREE)
+              : MHD_create_response_from_buffer(sizeof no_memory - 1, no_memory,
+                                                MHD_RESPMEM_PERSISTENT);
+    if (response == NULL) {
+        free(data);
+        return MHD_NO;
+    }
+    (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE,
+                                  whole ? answer->content_type : DBK_TYPE_PROBLEM);
+    if (answer->retry_after_s > 0) {
+        add_number_header(response, MHD_HTTP_HEADER_RETRY_AFTER, answer->retry_after_s);
+    }
+    if (answer->allow != NULL) {
+        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, answer->allow);
+    }
+    if (answer->listing) {
+        add_number_header(response, "Daybook-Last-Position", answer->last_position);
+        (void)MHD_add_response_header(response, "Daybook-More", answer->more ? "yes" : "no");
+    }
+    request->not_durable = answer->not_durable;
+    request->state = REQUEST_ANSWERED;
+    enum MHD_Result result =
+        MHD_queue_response(request->connection, whole ? answer->status : 503, response);
+    MHD_destroy_response(response);
+    dbk_answer_release(answer);
+    return result;
+}
+
+static const char *header(struct request *request, const char *name)
+{
+    return MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND, name);
+}
+
+/* ---- bodies ---------------------------------------------------------------------------------- */
+
+static void forget_body(struct request *request)
+{
+    atomic_fetch_sub(&request->http->bodies_bytes, request->body_room);
+    free(request->body);
+    request->body = NULL;
+    request->body_len = 0;
+    request->body_room = 0;
+}
+
+/* From now on what still comes of the body is thrown away, and then the answer is sent. */
+static void refuse(struct request *request, unsigned status, const char *code, const char *detail)
+{
+    forget_body(request);
+    dbk_answer_problem(&request->answer, status, code, detail);
+    request->state = REQUEST_DISCARD;
+}
+
+static void refuse_too_large(struct request *request)
+{
+    char detail[96];
+    (void)snprintf(detail, sizeof detail,
+                   "the body is larger than max_body_bytes (%" PRIu64 "): send it in parts",
+                   request->http->service->config->max_body_bytes);
+    refuse(request, 413, "too_large", detail);
+}
+
+static bool make_room(struct request *request, size_t more)
+{
+    size_t need = request->body_len + more;
+    if (need <= request->body_room) {
+        return true;
+    }
+    size_t room = request->body_room == 0 ? BODY_FIRST_BYTES : request->body_room * 2;
+    while (room < need) {
+        room *= 2;
+    }
+    size_t added = room - request->body_room;
+    if (atomic_fetch_add(&request->http->bodies_bytes, added) + added > BODIES_BYTES_MAX) {
+        atomic_fetch_sub(&request->http->bodies_bytes, added);
+        return false;
+    }
+    char *body = realloc(request->body, room);
+    if (body == NULL) {
+        atomic_fetch_sub(&request->http->bodies_bytes, added);
+        return false;
+    }
+    request->body = body;
+    request->body_room = room;
+    return true;
+}
+
+static void take_body(struct request *request, const char *data, size_t len)
+{
+    if (len > request->http->service->config->max_body_bytes - request->body_len) {
+        refuse_too_large(request);
+    } else if (!make_room(request, len)) {
+        forget_body(request);
+        dbk_answer_undurable(&request->answer, DAYBOOK_NO_MEMORY,
+                             "too many bodies at once: repeat the request later");
+        request->state = REQUEST_DISCARD;
+    } else {
+        memcpy(request->body + request->body_len, data, len);
+        request->body_len += len;
+    }
+}
+
+/* Whether a Content-Type names this media type, whatever its parameters. */
+static bool is_type(const char *value, const char *type)
+{
+    size_t len = strlen(type);
+    return strncasecmp(value, type, len) == 0 &&
+           (value[len] == '\0' || value[len] == ';' || value[len] == ' ' || value[len] == '\t');
+}
+
+static void check_post(struct request *request)
+{
+    const char *type = header(request, MHD_HTTP_HEADER_CONTENT_TYPE);
+    const char *encoding = header(request, MHD_HTTP_HEADER_CONTENT_ENCODING);
+    const char *length = header(request, MHD_HTTP_HEADER_CONTENT_LENGTH);
+    if (type == NULL || (!is_type(type, DBK_TYPE_JSON) && !is_type(type, DBK_TYPE_NDJSON))) {
+        refuse(request, 415, "unsupported_media_type",
+               "Content-Type has to be application/json (one event or an array) or "
+               "application/x-ndjson (one a line)");
+        return;
+    }
+    if (encoding != NULL && strcasecmp(encoding, "identity") != 0) {
+        refuse(request, 415, "unsupported_media_type",
+               "this Content-Encoding is not taken: send the body as it is");
+        return;
+    }
+    request->kind = is_type(type, DBK_TYPE_NDJSON) ? DBK_BODY_NDJSON : DBK_BODY_JSON;
+    if (length != NULL &&
+        strtoull(length, NULL, 10) > request->http->service->config->max_body_bytes) {
+        refuse_too_large(request);
+    }
+}
+
+/* ---- appends --------------------------------------------------------------------------------- */
+
+static void resume(void *waiter)
+{
+    struct request *request = waiter;
+    MHD_resume_connection(request->connection);
+}
+
+static void count_outcomes(struct dbk_service *service, const struct dbk_ingest *ingest,
+                           const struct daybook_append_result *results, enum daybook_code instead)
+{
+    for (size_t i = 0; i < ingest->item_count; i++) {
+        enum daybook_code code = ingest->items[i].code;
+        if (code == DAYBOOK_OK) {
+            code = results != NULL ? results[ingest->items[i].event].code : instead;
+        }
+        if (code != DAYBOOK_DRAINING) {
+            atomic_fetch_add(&service->appends.outcomes[dbk_append_outcome_of(code)], 1);
+        }
+    }
+}
+
+/* Answers without the journal; the append is freed. */
+static enum MHD_Result answer_without(struct request *request, struct dbk_append *append,
+                                      enum daybook_code instead, const char *detail)
+{
+    struct dbk_answer answer = {0};
+    dbk_ingest_answer(&append->ingest, NULL, instead, detail, &answer);
+    count_outcomes(request->http->service, &append->ingest, NULL, instead);
+    atomic_fetch_sub(&request->http->bodies_bytes, append->body_bytes);
+    dbk_append_free(append);
+    return send_answer(request, &answer);
+}
+
+static enum MHD_Result refuse_body(struct request *request, struct dbk_append *append,
+                                   const struct daybook_error *err)
+{
+    struct dbk_answer answer = {0};
+    dbk_ingest_answer_refused(err, &answer);
+    atomic_fetch_add(&request->http->service->appends.outcomes[dbk_append_outcome_of(err->code)],
+                     1);
+    atomic_fetch_sub(&request->http->bodies_bytes, append->body_bytes);
+    dbk_append_free(append);
+    return send_answer(request, &answer);
+}
+
+/* The body is whole: take it apart and hand it to the journal. */
+static enum MHD_Result begin_append(struct request *request)
+{
+    struct dbk_service *service = request->http->service;
+    struct daybook_event_limits limits = dbk_config_event_limits(service->config);
+    struct daybook_error err = {0};
+    struct dbk_append *append = calloc(1, sizeof *append);
+    if (append == NULL) {
+        return MHD_NO;
+    }
+    /* The append takes the body, and with it its part of the budget of all bodies. */
+    append->body = request->body;
+    append->body_bytes = request->body_room;
+    struct daybook_bytes body = {request->body, request->body_len};
+    request->body = NULL;
+    request->body_room = 0;
+    append->started_us = dbk_monotonic_us();
+    if (dbk_ingest_parse(body, request->kind, &limits, &append->ingest, &err) != DAYBOOK_OK) {
+        return refuse_body(request, append, &err);
+    }
+    if (append->ingest.event_count == 0) {
+        return answer_without(request, append, DAYBOOK_OK, "");
+    }
+    append->results = calloc(append->ingest.event_count, sizeof *append->results);
+    if (append->results == NULL) {
+        return answer_without(request, append, DAYBOOK_NO_MEMORY, "no memory: repeat the request");
+    }
+    enum daybook_code code = dbk_append_reserve(service, request->begun);
+    if (code != DAYBOOK_OK) {
+        return answer_without(request, append, code,
+                              code == DAYBOOK_DRAINING
+                                  ? "the daemon is stopping: repeat the request"
+                                  : "the journal is not open (see /readyz): repeat the request");
+    }
+    append->submission.events = append->ingest.events;
+    append->submission.results = append->results;
+    append->submission.count = append->ingest.event_count;
+    append->submission.events_state = DAYBOOK_EVENTS_CHECKED;
+    append->waiter = request;
+    request->append = append;
+    request->state = REQUEST_WAIT;
+    /* Suspended first: the commit may end before the submission returns. */
+    MHD_suspend_connection(request->connection);
+    dbk_append_submit(service, append);
+    return MHD_YES;
+}
+
+/* The append ended, or its time is over. */
+static enum MHD_Result end_append(struct request *request)
+{
+    struct dbk_service *service = request->http->service;
+    struct dbk_append *append = request->append;
+    struct dbk_answer answer = {0};
+    request->append = NULL;
+    atomic_fetch_sub(&request->http->bodies_bytes, append->body_bytes);
+    append->body_bytes = 0;
+    if (!dbk_append_is_done(service, append)) {
+        dbk_ingest_answer(&append->ingest, NULL, DAYBOOK_TIMED_OUT,
+                          "the commit did not end in time, so the outcome is unknown: repeat the "
+                          "request with the same request_id",
+                          &answer);
+        count_outcomes(service, &append->ingest, NULL, DAYBOOK_TIMED_OUT);
+        if (dbk_append_take(service, append)) {
+            dbk_append_free(append); /* it ended just now; the answer says unknown, which is true */
+        }
+        return send_answer(request, &answer);
+    }
+    dbk_ingest_answer(&append->ingest, append->results, DAYBOOK_OK, NULL, &answer);
+    count_outcomes(service, &append->ingest, append->results, DAYBOOK_OK);
+    dbk_histogram_add(&service->appends.append_us,
+                      (uint64_t)(dbk_monotonic_us() - append->started_us));
+    dbk_append_free(append);
+    return send_answer(request, &answer);
+}
+
+/* ---- requests -------------------------------------------------------------------------------- */
+
+static const char *argument(struct request *request, const char *name)
+{
+    return MHD_lookup_connection_value(request->connection, MHD_GET_ARGUMENT_KIND, name);
+}
+
+static enum MHD_Result answer_get(struct request *request)
+{
+    struct dbk_service *service = request->http->service;
+    struct dbk_answer answer = {0};
+    struct dbk_listing listing;
+    struct daybook_error err = {0};
+    switch (request->route) {
+    case ROUTE_EVENTS:
+        if (dbk_listing_parse(argument(request, "after"), argument(request, "limit"),
+                              argument(request, "where"), &listing, &err) != DAYBOOK_OK) {
+            dbk_answer_problem(&answer, 400, daybook_code_name(err.code), err.message);
+        } else {
+            dbk_admin_events(service, &listing, &answer);
+        }
+        break;
+    case ROUTE_STATS:
+        dbk_admin_stats(service, &answer);
+        break;
+    case ROUTE_CONSUMERS:
+        dbk_admin_consumers(service, &answer);
+        break;
+    case ROUTE_METRICS:
+        dbk_admin_metrics(service, &answer);
+        break;
+    case ROUTE_READY:
+        dbk_admin_ready(service, &answer);
+        break;
+    case ROUTE_HEALTH:
+        answer.status = 200;
+        answer.content_type = DBK_TYPE_JSON;
+        dbk_text_str(&answer.body, "{\"status\":\"alive\"}\n");
+        break;
+    case ROUTE_NONE:
+        return MHD_NO;
+    }
+    return send_answer(request, &answer);
+}
+
+/* The head of a request has arrived: where does it go, and can it be answered at all? */
+static struct request *begin_request(struct dbk_http *http, struct MHD_Connection *connection,
+                                     const char *url, const char *method)
+{
+    struct request *request = calloc(1, sizeof *request);
+    if (request == NULL) {
+        return NULL;
+    }
+    request->http = http;
+    request->connection = connection;
+    request->route = ROUTE_NONE;
+    request->begun = dbk_service_admits(http->service);
+    atomic_fetch_add(&http->active, 1);
+    const char *allow = NULL;
+    for (size_t i = 0; i < sizeof routes / sizeof routes[0]; i++) {
+        if (strcmp(url, routes[i].path) == 0) {
+            request->route = routes[i].route;
+            allow = routes[i].allow;
+        }
+    }
+    bool read = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
+    request->post = strcmp(method, "POST") == 0;
+    if (request->route == ROUTE_NONE) {
+        refuse(request, 404, "not_found", "there is nothing here: events go to /v1/events");
+    } else if (!read && !(request->post && request->route == ROUTE_EVENTS)) {
+        refuse(request, 405, "method_not_allowed", "this method is not known here: see Allow");
+        request->answer.allow = allow;
+    } else if (request->post) {
+        check_post(request);
+    }
+    return request;
+}
+
+/* A refusal that is known before the body: a client that asks first (Expect), or whose body is too long
+ * to be read in vain, is answered at once; for any other the body is read, so that it sees the answer. */
+static bool answers_early(struct request *request)
+{
+    if (request->state != REQUEST_DISCARD) {
+        return false;
+    }
+    const char *length = header(request, MHD_HTTP_HEADER_CONTENT_LENGTH);
+    return header(request, MHD_HTTP_HEADER_EXPECT) != NULL ||
+           (length != NULL && strtoull(length, NULL, 10) > DISCARD_BYTES_MAX);
+}
+
+static enum MHD_Result handle(void *user, struct MHD_Connection *connection, const char *url,
+                              const char *method, const char *version, const char *upload_data,
+                              size_t *upload_data_size, void **con_cls)
+{
+    (void)version;
+    struct request *request = *con_cls;
+    if (request == NULL) {
+        request = begin_request(user, connection, url, method);
+        *con_cls = request;
+        if (request == NULL) {
+            return MHD_NO;
+        }
+        return answers_early(request) ? send_answer(request, &request->answer) : MHD_YES;
+    }
+    if (*upload_data_size > 0) {
+        size_t len = *upload_data_size;
+        *upload_data_size = 0;
+        if (request->state == REQUEST_BODY && request->post) {
+            take_body(request, upload_data, len);
+        } else {
+            request->discarded += len;
+        }
+        return request->discarded > DISCARD_BYTES_MAX ? MHD_NO : MHD_YES;
+    }
+    switch (request->state) {
+    case REQUEST_BODY:
+        return request->post ? begin_append(request) : answer_get(request);
+    case REQUEST_DISCARD:
+        return send_answer(request, &request->answer);
+    case REQUEST_WAIT:
+        return end_append(request);
+    case REQUEST_ANSWERED:
+        break;
+    }
+    return MHD_YES;
+}
+
+static void completed(void *user, struct MHD_Connection *connection, void **con_cls,
+                      enum MHD_RequestTerminationCode how)
+{
+    (void)connection;
+    struct dbk_http *http = user;
+    struct request *request = *con_cls;
+    if (request == NULL) {
+        return;
+    }
+    if (request->append != NULL) {
+        /* Resumed, and the connection broke before it was answered. */
+        atomic_fetch_sub(&http->bodies_bytes, request->append->body_bytes);
+        if (dbk_append_take(http->service, request->append)) {
+            dbk_append_free(request->append);
+        }
+    }
+    if (how != MHD_REQUEST_TERMINATED_COMPLETED_OK && request->not_durable > 0) {
+        atomic_fetch_add(&http->service->appends.unheard, request->not_durable);
+    }
+    forget_body(request);
+    dbk_answer_release(&request->answer);
+    free(request);
+    *con_cls = NULL;
+    atomic_fetch_sub(&http->active, 1);
+}
+
+/* ---- start and stop -------------------------------------------------------------------------- */
+
+static void log_library(void *user, const char *format, va_list args)
+    __attribute__((format(printf, 2, 0)));
+static void log_library(void *user, const char *format, va_list args)
+{
+    (void)user;
+    char line[256];
+    (void)vsnprintf(line, sizeof line, format, args);
+    line[strcspn(line, "\n")] = '\0';
+    dbk_log(DBK_LOG_DEBUG, "http", DBK_LOG_TEXT_FIELD("note", line));
+}
+
+/* As many connections as are asked for, or as the process may have files open. */
+static unsigned connection_limit(const struct dbk_config *config)
+{
+    struct rlimit files = {0};
+    (void)getrlimit(RLIMIT_NOFILE, &files);
+    rlim_t wanted = config->max_connections + FILES_BESIDE_CONNECTIONS;
+    if (files.rlim_cur < wanted) {
+        files.rlim_cur = wanted < files.rlim_max ? wanted : files.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &files);
+    }
+    if (files.rlim_cur >= wanted) {
+        return (unsigned)config->max_connections;
+    }
+    rlim_t possible = files.rlim_cur > 2 * FILES_BESIDE_CONNECTIONS
+                          ? files.rlim_cur - FILES_BESIDE_CONNECTIONS
+                          : FILES_BESIDE_CONNECTIONS;
+    dbk_log(DBK_LOG_WARNING, "max_connections is lowered to the limit on open files (ulimit -n)",
+            DBK_LOG_NUMBER("max_connections", possible));
+    return (unsigned)possible;
+}
+
+static struct MHD_Daemon *start_on(struct dbk_http *http, int fd, unsigned threads,
+                                   unsigned connections)
+{
+    unsigned idle_s = (unsigned)(http->service->config->idle_timeout_ms / 1000);
+    struct MHD_OptionItem pool[] = {{MHD_OPTION_THREAD_POOL_SIZE, (intptr_t)threads, NULL},
+                                    {MHD_OPTION_END, 0, NULL}};
+    if (threads < 2) {
+        pool[0].option = MHD_OPTION_END;
+    }
+    return MHD_start_daemon(
+        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC | MHD_USE_ERROR_LOG,
+        0, NULL, NULL, handle, http, MHD_OPTION_EXTERNAL_LOGGER, log_library, NULL,
+        MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_NOTIFY_COMPLETED, completed, http,
+        MHD_OPTION_CONNECTION_LIMIT, connections, MHD_OPTION_CONNECTION_TIMEOUT, idle_s,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES_MAX, MHD_OPTION_ARRAY, pool,
+        MHD_OPTION_END);
+}
+
+static enum daybook_code start_all(struct dbk_http *http, struct daybook_error *err)
+{
+    const struct dbk_config *config = http->service->config;
+    unsigned connections = connection_limit(config);
+    if (config->address.length > 0) {
+        int fd = -1;
+        enum daybook_code code = dbk_listen_tcp(config, &fd, http->url, sizeof http->url, err);
+        if (code != DAYBOOK_OK) {
+            return code;
+        }
+        http->tcp = start_on(http, fd, DBK_HTTP_THREADS, connections);
+        if (http->tcp == NULL) {
+            (void)close(fd);
+            return dbk_fail(err, DAYBOOK_BACKEND, "the HTTP server cannot be started on %s",
+                            config->listen_address);
+        }
+    }
+    if (config->listen_unix[0] != '\0') {
+        int fd = -1;
+        enum daybook_code code = dbk_listen_unix(config->listen_unix, &fd, err);
+        if (code != DAYBOOK_OK) {
+            return code;
+        }
+        http->local = start_on(http, fd, 1, connections);
+        if (http->local == NULL) {
+            (void)close(fd);
+            return dbk_fail(err, DAYBOOK_BACKEND, "the HTTP server cannot be started on %s",
+                            config->listen_unix);
+        }
+    }
+    return DAYBOOK_OK;
+}
+
+enum daybook_code dbk_http_start(struct dbk_service *service, struct dbk_http **ret,
+                                 struct daybook_error *err)
+{
+    struct dbk_http *http = calloc(1, sizeof *http);
+    if (http == NULL) {
+        return dbk_fail(err, DAYBOOK_NO_MEMORY, "no memory for the HTTP server");
+    }
+    http->service = service;
+    service->wake = resume;
+    enum daybook_code code = start_all(http, err);
+    if (code != DAYBOOK_OK) {
+        dbk_http_stop(http);
+        return code;
+    }
+    *ret = http;
+    return DAYBOOK_OK;
+}
+
+const char *dbk_http_url(const struct dbk_http *http)
+{
+    return http->url;
+}
+
+unsigned dbk_http_active(const struct dbk_http *http)
+{
+    return http->active;
+}
+
+void dbk_http_stop(struct dbk_http *http)
+{
+    if (http == NULL) {
+        return;
+    }
+    if (http->tcp != NULL) {
+        MHD_stop_daemon(http->tcp);
+    }
+    if (http->local != NULL) {
+        MHD_stop_daemon(http->local);
+        (void)unlink(http->service->config->listen_unix);
+    }
+    free(http);
+}

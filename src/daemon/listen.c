@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Listening sockets of listen.h. */
+#include "daemon/listen.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+#define BACKLOG 1024
+
+/* SOCK_STREAM, closed on exec, never blocking. */
+static int stream_socket(int family)
+{
+    return socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+}
+
+static void write_url(int fd, char *url, size_t room)
+{
+    struct sockaddr_storage bound = {0};
+    socklen_t len = sizeof bound;
+    char host[INET6_ADDRSTRLEN] = "";
+    (void)getsockname(fd, (struct sockaddr *)&bound, &len);
+    if (bound.ss_family == AF_INET6) {
+        struct sockaddr_in6 v6;
+        memcpy(&v6, &bound, sizeof v6);
+        (void)inet_ntop(AF_INET6, &v6.sin6_addr, host, sizeof host);
+        (void)snprintf(url, room, "http://[%s]:%u", host, ntohs(v6.sin6_port));
+    } else {
+        struct sockaddr_in v4;
+        memcpy(&v4, &bound, sizeof v4);
+        (void)inet_ntop(AF_INET, &v4.sin_addr, host, sizeof host);
+        (void)snprintf(url, room, "http://%s:%u", host, ntohs(v4.sin_port));
+    }
+}
+
+enum daybook_code dbk_listen_tcp(const struct dbk_config *config, int *ret_fd, char *url,
+                                 size_t url_room, struct daybook_error *err)
+{
+    const struct dbk_config_address *address = &config->address;
+    int one = 1;
+    int fd = stream_socket(address->storage.ss_family);
+    if (fd < 0) {
+        return dbk_fail_os(err, DAYBOOK_BACKEND, errno, "no socket for %s", config->listen_address);
+    }
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (bind(fd, (const struct sockaddr *)&address->storage, address->length) != 0 ||
+        listen(fd, BACKLOG) != 0) {
+        int failure = errno;
+        (void)close(fd);
+        if (failure == EADDRINUSE) {
+            return dbk_fail(err, DAYBOOK_BUSY,
+                            "%s is in use: stop what listens there, or set listen.address",
+                            config->listen_address);
+        }
+        return dbk_fail_os(err, DAYBOOK_BACKEND, failure, "cannot listen on %s",
+                           config->listen_address);
+    }
+    write_url(fd, url, url_room);
+    *ret_fd = fd;
+    return DAYBOOK_OK;
+}
+
+/* Whether a daemon answers on the socket. */
+static bool is_served(const struct sockaddr_un *address)
+{
+    int fd = stream_socket(AF_UNIX);
+    if (fd < 0) {
+        return true;
+    }
+    bool served =
+        connect(fd, (const struct sockaddr *)address, sizeof *address) == 0 || errno == EAGAIN;
+    (void)close(fd);
+    return served;
+}
+
+enum daybook_code dbk_listen_unix(const char *path, int *ret_fd, struct daybook_error *err)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct stat st;
+    if (strlen(path) >= sizeof address.sun_path) {
+        return dbk_fail(err, DAYBOOK_BAD_CONFIG, "listen.unix: %s is too long: shorten it", path);
+    }
+    (void)strcpy(address.sun_path, path);
+    if (lstat(path, &st) == 0) {
+        if (!S_ISSOCK(st.st_mode) || is_served(&address)) {
+            return dbk_fail(err, DAYBOOK_BUSY,
+                            "%s is in use: stop what listens there, or set listen.unix", path);
+        }
+        (void)unlink(path);
+    }
+    int fd = stream_socket(AF_UNIX);
+    if (fd < 0 || bind(fd, (const struct sockaddr *)&address, sizeof address) != 0 ||
+        listen(fd, BACKLOG) != 0) {
+        int failure = errno;
+        if (fd >= 0) {
+            (void)close(fd);
+        }
+        return dbk_fail_os(err, DAYBOOK_BACKEND, failure, "cannot listen on %s", path);
+    }
+    *ret_fd = fd;
+    return DAYBOOK_OK;
+}

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Section 3, stats: S1 to S5, and what a journal may claim: M1.
+ */
+#include "contract/contract.h"
+
+static void test_S1_each_unresolved_event_counts_once(struct contract_world *world)
+{
+    struct daybook_consumer_stats s;
+
+    put_many(world, "e", 5, NULL);
+    ack_next(world, "billing", "e1");
+    quarantine_next(world, "billing", "e2");
+    (void)claim_one(world, "billing");
+    s = figures(world, "billing");
+    assert_int_equal(s.quarantined, 1);
+    assert_int_equal(s.in_flight, 1);
+    assert_int_equal(s.pending, 2);
+    assert_false(s.drained);
+    pass(world, LEASE_US);
+    s = figures(world, "billing");
+    assert_int_equal(s.in_flight, 0);
+    assert_int_equal(s.pending, 3);
+}
+
+static void test_S1_drained_is_nothing_pending_and_nothing_in_flight(struct contract_world *world)
+{
+    struct daybook_delivery d;
+
+    enrol(world, "billing");
+    assert_true(figures(world, "billing").drained);
+    (void)put(world, "a", "k");
+    assert_false(figures(world, "billing").drained);
+    d = claim_one(world, "billing");
+    assert_false(figures(world, "billing").drained);
+    assert_code(DAYBOOK_OK, quarantine(world, "billing", &d));
+    assert_true(figures(world, "billing").drained);
+}
+
+static void test_S1_the_oldest_pending_age(struct contract_world *world)
+{
+    struct daybook_event event = event_of("old", "k", "{}");
+
+    enrol(world, "billing");
+    assert_int_equal(figures(world, "billing").oldest_pending_age_us, -1);
+    (void)put(world, "a", "k1");
+    event.observed_at_us = world->now_us - HOUR_US;
+    assert_code(DAYBOOK_OK, append_event(world, &event).code);
+    pass(world, MINUTE_US);
+    assert_int_equal(figures(world, "billing").oldest_pending_age_us, HOUR_US + MINUTE_US);
+    ack_next(world, "billing", "a");
+    ack_next(world, "billing", "old");
+    assert_int_equal(figures(world, "billing").oldest_pending_age_us, -1);
+}
+
+static void test_S1_an_age_is_never_negative(struct contract_world *world)
+{
+    struct daybook_event event = event_of("a", "k", "{}");
+
+    event.observed_at_us = world->now_us + HOUR_US;
+    assert_code(DAYBOOK_OK, append_event(world, &event).code);
+    assert_int_equal(figures(world, "billing").oldest_pending_age_us, 0);
+}
+
+static void test_S2_an_unregistered_consumer_sees_everything_as_pending(
+    struct contract_world *world)
+{
+    struct daybook_consumer_stats s;
+
+    put_many(world, "e", 3, NULL);
+    assert_int_equal(deliver_all(world, "billing"), 3);
+    s = figures(world, "somebody");
+    assert_false(s.registered);
+    assert_int_equal(s.pending, 3);
+    assert_false(figures(world, "somebody").registered);
+    assert_int_equal(journal_figures(world).consumers, 1);
+}
+
+static void test_S3_the_oldest_unresolved_age_counts_leased_events(struct contract_world *world)
+{
+    struct daybook_consumer_stats s;
+
+    (void)put(world, "a", "k1");
+    pass(world, MINUTE_US);
+    (void)put(world, "b", "k2");
+    (void)claim_one(world, "billing");
+    s = figures(world, "billing");
+    assert_int_equal(s.oldest_unresolved_age_us, MINUTE_US);
+    assert_int_equal(s.oldest_pending_age_us, 0);
+}
+
+static void test_S4_a_refused_append_moves_no_counter(struct contract_world *world)
+{
+    struct daybook_journal_stats before;
+    struct daybook_journal_stats after;
+
+    (void)put(world, "a", "k");
+    before = journal_figures(world);
+    assert_code(DAYBOOK_CONFLICT, append(world, "a", "k", "{}").code);
+    assert_code(DAYBOOK_MALFORMED_JSON, append(world, "b", "k", "{").code);
+    after = journal_figures(world);
+    assert_int_equal(after.accepted, before.accepted);
+    assert_int_equal(after.stored_events, before.stored_events);
+    assert_int_equal(after.stored_bytes, before.stored_bytes);
+    assert_int_equal(before.stored_bytes, strlen("a"
+                                                 "space"
+                                                 "k"
+                                                 "{\"request_id\":\"a\",\"tokens\":7}"));
+}
+
+static void test_S5_the_durable_counters_add_up(struct contract_world *world)
+{
+    struct daybook_capacity capacity = world_capacity();
+    struct daybook_journal_stats s;
+
+    capacity.events_max = 4;
+    capacity.policy = DAYBOOK_POLICY_DROP_OLDEST;
+    world_restart_empty(world, &capacity);
+    put_many(world, "e", 4, NULL);
+    ack_next(world, "billing", "e1");
+    ack_next(world, "billing", "e2");
+    (void)put(world, "more1", "m1"); /* reclaims e1 */
+    check_sums(world);
+    pass(world, 2 * HOUR_US);
+    (void)put(world, "more2", "m2"); /* prunes e2 */
+    check_sums(world);
+    (void)put(world, "more3", "m3"); /* drops e3 */
+    check_sums(world);
+    world_reopen(world, CONTRACT_KILLED);
+    s = journal_figures(world);
+    assert_int_equal(s.accepted, 7);
+    assert_int_equal(s.reclaimed, 1);
+    assert_int_equal(s.pruned, 1);
+    assert_int_equal(s.dropped, 1);
+    assert_int_equal(s.stored_events, 4);
+}
+
+static void test_M1_no_mode_is_claimed_that_is_not_had(struct contract_world *world)
+{
+    struct daybook_capacity capacity = world_capacity();
+
+    assert_int_equal(journal_figures(world).mode, world->engine->durable
+                                                      ? DAYBOOK_MODE_BILLING_GRADE
+                                                      : DAYBOOK_MODE_TELEMETRY_GRADE);
+    capacity.policy = DAYBOOK_POLICY_DROP_OLDEST;
+    world_restart_empty(world, &capacity);
+    assert_int_equal(journal_figures(world).mode, DAYBOOK_MODE_TELEMETRY_GRADE);
+}
+
+static struct contract_test tests[] = {
+    TEST(test_S1_each_unresolved_event_counts_once),
+    TEST(test_S1_drained_is_nothing_pending_and_nothing_in_flight),
+    TEST(test_S1_the_oldest_pending_age),
+    TEST(test_S1_an_age_is_never_negative),
+    TEST(test_S2_an_unregistered_consumer_sees_everything_as_pending),
+    TEST(test_S3_the_oldest_unresolved_age_counts_leased_events),
+    TEST(test_S4_a_refused_append_moves_no_counter),
+    TEST(test_S5_the_durable_counters_add_up),
+    TEST(test_M1_no_mode_is_claimed_that_is_not_had),
+};
+const struct contract_tests contract_stats_tests = TESTS_OF(tests);
