@@ -254,7 +254,7 @@ struct daybook_consumer_stats {
     int64_t oldest_pending_age_us;    /**< -1: none pending */
     int64_t oldest_unresolved_age_us; /**< leased events too (S3); -1: none */
     int64_t last_claim_at_us;         /**< DAYBOOK_TIME_UNSET: not since the opening */
-    uint64_t start;                   /**< first position that counts for it */
+    uint64_t start;                   /**< first position that counts; 0: waits for a time */
     uint64_t newer_version;           /**< events that a newer build must deliver (C9) */
 };
 
@@ -383,7 +383,7 @@ DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_journal_retire(
     struct daybook_error *err);
 
 /** Delivers again what is retained from the consumer's start on: acknowledged events are pending again
- * and every attempt counter begins anew; quarantined and discarded events and live leases stay. Verdicts
+ * and attempts begin anew; quarantined and discarded events and live leases are left alone. Verdicts
  * of earlier hand-outs are `not_outstanding` from now on, but for leases that are live at `now_us` (K3).
  * Returns OK; NOT_FOUND; unknown: BACKEND, TIMED_OUT. Otherwise as release. */
 DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_journal_rewind(

@@ -422,7 +422,7 @@ static void test_C7_what_cannot_be_decoded_is_quarantined_as_malformed(struct co
     bad = put(world, "bad", "k2");
     (void)put(world, "behind", "k2");
     (void)put(world, "c", "k3");
-    set_row(world, bad, CONTRACT_ROW_MALFORMED);
+    spoil(world, bad);
     assert_int_equal(claim(world, "billing", 9), 2);
     assert_string_equal(ids(world),
                         "a c"); /* after a malformed one the key's next comes in the next claim */
@@ -439,7 +439,7 @@ static void test_C9_a_newer_row_makes_only_its_key_wait(struct contract_world *w
 
     for (unsigned i = 0; i < 20; i++) { /* more at the front than a claim takes */
         (void)snprintf(id, sizeof id, "n%u", i);
-        set_row(world, put(world, id, id), CONTRACT_ROW_NEWER);
+        (void)put_newer(world, id, id);
     }
     (void)put(world, "behind", "n3");
     (void)put(world, "healthy1", "k1");
@@ -454,7 +454,7 @@ static void test_C9_a_newer_row_makes_only_its_key_wait(struct contract_world *w
 
 static void test_C9_an_append_that_meets_a_newer_row_learns_nothing(struct contract_world *world)
 {
-    set_row(world, put(world, "a", "k"), CONTRACT_ROW_NEWER);
+    (void)put_newer(world, "a", "k");
     assert_code(DAYBOOK_BACKEND,
                 append(world, "a", "k", "{\"request_id\":\"a\",\"tokens\":7}").code);
     assert_int_equal(journal_figures(world).stored_events, 1);

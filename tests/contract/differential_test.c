@@ -43,7 +43,7 @@ enum kind {
     OP_DISCARD,
     OP_RETIRE,
     OP_REWIND,
-    OP_SET_ROW,
+    OP_ROT,
     OP_KINDS
 };
 
@@ -66,7 +66,7 @@ static const struct {
     [OP_DISCARD] = {"discard", 2},
     [OP_RETIRE] = {"retire", 1},
     [OP_REWIND] = {"rewind", 2},
-    [OP_SET_ROW] = {"set_row", 2},
+    [OP_ROT] = {"rot", 2},
 };
 
 struct op {
@@ -607,20 +607,29 @@ static void do_operate(struct pair *p, const struct op *op)
     }
 }
 
-/* Makes one of the retained events another kind of row, where the engine can. */
-static void do_set_row(struct pair *p, const struct op *op)
+/* An event of a newer build, or a damaged medium, where a test can do that to the engine. */
+static void do_rot(struct pair *p, const struct op *op)
 {
+    const struct contract_engine *engine = p->subject->engine;
     uint64_t last = 0;
     uint64_t position;
 
-    if (daybook_journal_read(p->oracle->journal, 0, DAYBOOK_WHERE_ALL, p->oracle->batch, &last,
-                             NULL, NULL) != DAYBOOK_OK ||
-        p->oracle->batch->count == 0) {
-        return;
-    }
-    position = p->oracle->batch->deliveries[op->a % p->oracle->batch->count].position;
-    if (p->subject->engine->set_row(p->subject, position, (enum contract_row)(op->b % 3))) {
-        (void)p->oracle->engine->set_row(p->oracle, position, (enum contract_row)(op->b % 3));
+    if (op->b % 2 == 0 && engine->append_newer != NULL) {
+        struct daybook_append_result o = {.position = 0};
+        struct daybook_append_result s = {.position = 0};
+        struct drawn_event drawn;
+
+        draw_event(p, op->a, op->c, &drawn);
+        (void)contract_memory.append_newer(p->oracle, &drawn.event, &o);
+        (void)engine->append_newer(p->subject, &drawn.event, &s);
+        compare_results(p, &o, &s);
+    } else if (engine->spoil != NULL &&
+               daybook_journal_read(p->oracle->journal, 0, DAYBOOK_WHERE_ALL, p->oracle->batch,
+                                    &last, NULL, NULL) == DAYBOOK_OK &&
+               p->oracle->batch->count > 0) {
+        position = p->oracle->batch->deliveries[op->a % p->oracle->batch->count].position;
+        contract_memory.spoil(p->oracle, position);
+        engine->spoil(p->subject, position);
     }
 }
 
@@ -665,8 +674,8 @@ static void do_op(struct pair *p, const struct op *op)
     case OP_REWIND:
         do_operate(p, op);
         break;
-    case OP_SET_ROW:
-        do_set_row(p, op);
+    case OP_ROT:
+        do_rot(p, op);
         break;
     case OP_KINDS:
         break;

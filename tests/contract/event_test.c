@@ -144,10 +144,9 @@ static void test_E6_large_numbers_are_told_apart(struct contract_world *world)
 
 static void test_E7_rows_carry_their_version(struct contract_world *world)
 {
-    uint64_t a = put(world, "a", "k1");
+    uint64_t a = put_newer(world, "a", "k1");
 
     (void)put(world, "b", "k2");
-    set_row(world, a, CONTRACT_ROW_NEWER);
     assert_code(DAYBOOK_OK, daybook_journal_read(world->journal, 0, DAYBOOK_WHERE_ALL, world->batch,
                                                  &a, NULL, &world->err));
     assert_int_equal(world->batch->count, 2);
@@ -157,13 +156,11 @@ static void test_E7_rows_carry_their_version(struct contract_world *world)
 static void test_E7_a_newer_row_is_dropped_like_any_other(struct contract_world *world)
 {
     struct daybook_capacity capacity = world_capacity();
-    uint64_t a;
 
     capacity.policy = DAYBOOK_POLICY_DROP_OLDEST;
     capacity.events_max = 2;
     world_restart_empty(world, &capacity);
-    a = put(world, "a", "k1");
-    set_row(world, a, CONTRACT_ROW_NEWER);
+    (void)put_newer(world, "a", "k1");
     (void)put(world, "b", "k2");
     (void)put(world, "c", "k3");
     assert_string_equal(retained(world, DAYBOOK_WHERE_ALL), "b c");

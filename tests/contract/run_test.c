@@ -84,7 +84,7 @@ static void test_C4c_a_run_passes_over_what_is_resolved(struct contract_world *w
 static void test_C4c_a_newer_row_ends_the_key(struct contract_world *world)
 {
     (void)put(world, "a1", "a");
-    set_row(world, put(world, "a2", "a"), CONTRACT_ROW_NEWER);
+    (void)put_newer(world, "a2", "a");
     (void)put(world, "a3", "a");
     (void)put(world, "b1", "b");
     assert_int_equal(claim_run(world, 9, 9), 2);
@@ -113,7 +113,7 @@ static void test_C4c_after_a_malformed_one_the_key_waits_for_the_next_claim(
     (void)put(world, "a3", "a");
     (void)put(world, "b1", "b");
     (void)put(world, "c1", "c");
-    set_row(world, bad, CONTRACT_ROW_MALFORMED);
+    spoil(world, bad);
     /* What was condemned takes no place in the claim. */
     assert_int_equal(claim_run(world, 3, 9), 3);
     assert_string_equal(ids(world), "a1 b1 c1");
@@ -132,7 +132,7 @@ static void test_C4c_exhausted_is_looked_at_before_malformed(struct contract_wor
         assert_int_equal(claim_run(world, 1, 1), 1);
         pass(world, LEASE_US);
     }
-    set_row(world, a, CONTRACT_ROW_MALFORMED);
+    spoil(world, a);
     assert_int_equal(claim_run(world, 9, 1), 1); /* exhausted: the key's next in the same claim */
     assert_string_equal(ids(world), "a2");
 }

@@ -29,20 +29,27 @@ static enum daybook_code open_memory_shared(struct contract_world *world,
     return daybook_memory_open(capacity, &world->journal, err);
 }
 
-static bool set_row_memory(struct contract_world *world, uint64_t position, enum contract_row row)
+static enum daybook_code append_newer_memory(struct contract_world *world,
+                                             const struct daybook_event *event,
+                                             struct daybook_append_result *ret)
 {
-    static const enum dbk_memory_row rows[] = {
-        [CONTRACT_ROW_SOUND] = DBK_MEMORY_ROW_SOUND,
-        [CONTRACT_ROW_NEWER] = DBK_MEMORY_ROW_NEWER,
-        [CONTRACT_ROW_MALFORMED] = DBK_MEMORY_ROW_MALFORMED,
-    };
+    enum daybook_code code = daybook_journal_append(world->journal, event, world->now_us,
+                                                    DAYBOOK_NO_DEADLINE, ret, &world->err);
 
-    assert_code(DAYBOOK_OK, dbk_memory_set_row(world->journal, position, rows[row]));
-    return true;
+    if (code == DAYBOOK_OK) {
+        code = dbk_memory_set_row(world->journal, ret->position, DBK_MEMORY_ROW_NEWER);
+    }
+    return code;
+}
+
+static void spoil_memory(struct contract_world *world, uint64_t position)
+{
+    assert_code(DAYBOOK_OK, dbk_memory_set_row(world->journal, position, DBK_MEMORY_ROW_MALFORMED));
 }
 
 const struct contract_engine contract_memory = {.name = "memory",
                                                 .open = open_memory,
                                                 .reopen = reopen_memory,
                                                 .open_shared = open_memory_shared,
-                                                .set_row = set_row_memory};
+                                                .append_newer = append_newer_memory,
+                                                .spoil = spoil_memory};

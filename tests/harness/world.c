@@ -392,13 +392,34 @@ const char *retained(struct contract_world *world, enum daybook_where where)
     return buf;
 }
 
-void set_row(struct contract_world *world, uint64_t position, enum contract_row row)
+static void cannot(const struct contract_world *world, const char *what)
 {
-    if (!world->engine->set_row(world, position, row)) {
-        print_message("# skipped: no test can make such a row in the engine %s yet\n",
-                      world->engine->name);
-        skip();
+    print_message("# skipped: no test can make %s in the engine %s yet\n", what,
+                  world->engine->name);
+    skip();
+}
+
+uint64_t put_newer(struct contract_world *world, const char *id, const char *subject)
+{
+    struct daybook_append_result result = {.code = DAYBOOK_CODE_COUNT};
+    struct daybook_event event;
+    char record[320];
+
+    if (world->engine->append_newer == NULL) {
+        cannot(world, "a newer row");
     }
+    (void)snprintf(record, sizeof record, "{\"request_id\":\"%s\",\"tokens\":7}", id);
+    event = event_of(id, subject, record);
+    assert_code(DAYBOOK_OK, world->engine->append_newer(world, &event, &result));
+    return result.position;
+}
+
+void spoil(struct contract_world *world, uint64_t position)
+{
+    if (world->engine->spoil == NULL) {
+        cannot(world, "a malformed row");
+    }
+    world->engine->spoil(world, position);
 }
 
 void check_sums(struct contract_world *world)

@@ -28,8 +28,6 @@ enum contract_end {
     CONTRACT_KILLED, /* the process is gone, what was written stays */
 };
 
-enum contract_row { CONTRACT_ROW_SOUND, CONTRACT_ROW_NEWER, CONTRACT_ROW_MALFORMED };
-
 struct contract_engine {
     const char *name;
     bool durable; /* has a disk that can fail */
@@ -45,8 +43,12 @@ struct contract_engine {
                                      struct daybook_error *err);
     /* Takes away what open_shared made beside the journal; may be NULL. */
     void (*clean_shared)(struct contract_world *world);
-    /* Makes a stored event into one of another kind; false: not in this engine's power. */
-    bool (*set_row)(struct contract_world *world, uint64_t position, enum contract_row row);
+    /* Appends an event as a newer build would (C9); NULL: no test can do that to this engine. */
+    enum daybook_code (*append_newer)(struct contract_world *world,
+                                      const struct daybook_event *event,
+                                      struct daybook_append_result *ret);
+    /* Makes a stored event undecodable (C7); NULL: no test can do that to this engine. */
+    void (*spoil)(struct contract_world *world, uint64_t position);
 };
 
 extern const struct contract_engine contract_memory;
@@ -145,8 +147,10 @@ struct daybook_journal_stats journal_figures(struct contract_world *world);
 uint64_t maintain(struct contract_world *world);
 /* The ids of what is retained, as `ids`. */
 const char *retained(struct contract_world *world, enum daybook_where where);
-/* Makes a stored event into another kind, or skips the test, saying why. */
-void set_row(struct contract_world *world, uint64_t position, enum contract_row row);
+/* As put, by a newer build; as append and a damaged medium. Where no test can do that to the engine, the
+ * test is skipped, saying why. */
+uint64_t put_newer(struct contract_world *world, const char *id, const char *subject);
+void spoil(struct contract_world *world, uint64_t position);
 /* S5, and that every consumer's figures add up. */
 void check_sums(struct contract_world *world);
 

@@ -644,7 +644,7 @@ void dbk_model_consumer_stats(const struct dbk_model *m, const char *consumer, i
     dbk_assert(strlen(consumer) < sizeof ret->name);
     memcpy(ret->name, consumer, strlen(consumer) + 1);
     if (c != SEARCH_NONE) {
-        ret->start = m->consumers[c].start;
+        ret->start = m->consumers[c].start_at_us == DAYBOOK_TIME_UNSET ? m->consumers[c].start : 0;
         ret->last_claim_at_us = m->consumers[c].last_claim_at;
     }
     for (size_t i = 0; i < m->event_count; i++) {
