@@ -44,17 +44,21 @@ struct daybook_event_names {
 };
 
 /** Checks an event against rules E2 to E5.
- * @param event borrowed. @param limits borrowed. @param err optional, written on failure: which
+ * @param event borrowed. @param limits borrowed; NULL: the defaults. @param err optional, written on failure: which
  *   member, why, and for JSON the byte offset in the record.
  * Returns OK; refused: INVALID_EVENT, MALFORMED_JSON, TOO_LARGE; retry: NO_MEMORY (only for a record
- * with more than 512 member names open at once). Threads: any. */
+ * with more than 512 member names open at once); misuse: BAD_ARGUMENT (no event). Threads: any. */
 DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_event_check(
     const struct daybook_event *event, const struct daybook_event_limits *limits,
     struct daybook_error *err);
 
 /** Reads an event from its flat JSON form: the object itself is the record, and its top-level
  * members `request_id`, `namespace`, `subject` and, if there, `observed_at` are the fields.
- * The result has passed `daybook_event_check`.
+ * The result has passed `daybook_event_check`. A number as `observed_at` counts by its exact value, so
+ * that 1.7e15 is one of microseconds; null is refused. What is malformed is told before what is refused,
+ * wherever it stands.
+ * @param limits borrowed; NULL: the defaults. @param err optional: its offset counts from the first
+ *   byte of `json`.
  * @param json borrowed; white space around the object is not part of the record.
  * @param names storage for names with escapes; `ret_event` borrows from it and from `json`.
  * @param ret_event written on success only, except that `request_id` is filled as soon as it is
@@ -66,12 +70,14 @@ DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_event_from_json(
 
 /** Whether two events with one request_id are the same fact (E6): namespace and subject equal as
  * bytes, records equal as JSON values but for a top-level member `observed_at`.
- * Both records must have passed `daybook_event_check`; other input yields false, never a crash.
+ * Both records must have passed `daybook_event_check`; other input yields false, never a crash. Where
+ * there is no memory for records with more than 512 members in another order it is slower, not wrong.
  * Threads: any. */
 DAYBOOK_API bool daybook_event_same_fact(const struct daybook_event *a,
                                          const struct daybook_event *b);
 
-/** Reads an RFC 3339 date and time with a zone as E5 does: digits past the sixth are cut.
+/** Reads an RFC 3339 date and time with a zone as E5 does: digits past the sixth are cut, and the
+ * instant has to lie from DAYBOOK_OBSERVED_MIN_US to DAYBOOK_OBSERVED_END_US.
  * @param ret_us microseconds since the Unix epoch. @param err optional: the reason.
  * Returns OK or INVALID_EVENT. Threads: any. */
 DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_time_parse(struct daybook_bytes text,

@@ -289,23 +289,25 @@ static enum daybook_code scan_record(struct daybook_bytes json, struct dbk_json_
     return dbk_json_verdict(&scan, err);
 }
 
-/* Without the white space at its end, so that what the size limit counts is the record. */
-static size_t leading_space(struct daybook_bytes json)
+static bool is_space(char c)
 {
-    size_t n = 0;
-    while (n < json.len && strchr(" \t\r\n", json.data[n]) != NULL && json.data[n] != '\0') {
-        n++;
-    }
-    return n;
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-static size_t trimmed_end(struct daybook_bytes json)
+/* Cuts the white space behind the record. What stands before it stays, so that offsets are those of
+ * what was given; `ret_record_bytes` is what the size limit counts. */
+static struct daybook_bytes trim(struct daybook_bytes json, size_t *ret_record_bytes)
 {
-    size_t n = json.len;
-    while (n > 0 && strchr(" \t\r\n", json.data[n - 1]) != NULL && json.data[n - 1] != '\0') {
-        n--;
+    size_t begin = 0;
+    size_t end = json.len;
+    while (end > 0 && is_space(json.data[end - 1])) {
+        end--;
     }
-    return n;
+    while (begin < end && is_space(json.data[begin])) {
+        begin++;
+    }
+    *ret_record_bytes = end - begin;
+    return (struct daybook_bytes){json.data, end};
 }
 
 enum daybook_code daybook_event_from_json(struct daybook_bytes json,
@@ -317,17 +319,16 @@ enum daybook_code daybook_event_from_json(struct daybook_bytes json,
     limits = limits != NULL ? limits : &default_limits;
     struct daybook_event event = {.observed_at_us = DAYBOOK_TIME_UNSET};
     struct field fields[MEMBERS] = {{{NULL, 0}, DBK_JSON_FAULT}};
-    size_t end = trimmed_end(json);
-    size_t begin = leading_space(json);
-    enum daybook_code code = check_size(end > begin ? end - begin : 0, limits, err);
+    size_t record_bytes = 0;
+    json = trim(json, &record_bytes);
+    enum daybook_code code = check_size(record_bytes, limits, err);
     if (code != DAYBOOK_OK) {
         return code;
     }
     struct dbk_json_names open;
     dbk_json_names_init(&open);
     char *storage = names->bytes;
-    code = scan_record((struct daybook_bytes){json.data, end}, &open, storage, fields,
-                       &event.record, ret_event, err);
+    code = scan_record(json, &open, storage, fields, &event.record, ret_event, err);
     dbk_json_names_release(&open);
     if (code != DAYBOOK_OK) {
         return code;

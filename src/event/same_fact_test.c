@@ -235,8 +235,8 @@ struct open_node {
 static void open_node(struct open_node *open, const struct tree *tree, unsigned at, bool shuffle)
 {
     const struct node *node = &tree->nodes[at];
+    memset(open, 0, sizeof *open);
     open->node = at;
-    open->next = 0;
     open->observed_before = at == 0 ? below(2 * CHILDREN_MAX) : UINT32_MAX;
     for (unsigned i = 0; i < node->count; i++) {
         unsigned j = shuffle && node->kind == NODE_OBJECT ? below(i + 1) : i;

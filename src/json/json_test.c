@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "json/json.h"
 
@@ -124,6 +125,27 @@ static void test_E4_malformed_with_offset(void **state)
     expect_bytes((struct daybook_bytes){"{\0}", 3}, DAYBOOK_MALFORMED_JSON, 1);
     expect_bytes((struct daybook_bytes){"{}\0", 3}, DAYBOOK_MALFORMED_JSON, 2);
     expect_bytes((struct daybook_bytes){NULL, 0}, DAYBOOK_MALFORMED_JSON, 0);
+}
+
+/* Whatever stands in a step of eight bytes, at each place of it, is told from the plain. */
+static void test_E4_every_byte_at_every_place_of_a_string(void **state)
+{
+    (void)state;
+    for (size_t place = 0; place < 20; place++) {
+        for (int c = 0; c < 256; c++) {
+            char json[32] = "{\"a\":\"....................\"}";
+            json[6 + place] = (char)c;
+            if (c < 0x20 || c > 0x7f) {
+                expect_bytes((struct daybook_bytes){json, 28}, DAYBOOK_MALFORMED_JSON, 6 + place);
+            } else if (c == '"') {
+                malformed(json, 7 + place);
+            } else if (c == '\\') { /* of a point; of the quote that then closes nothing */
+                malformed(json, place < 19 ? 6 + place : 28);
+            } else {
+                fine(json);
+            }
+        }
+    }
 }
 
 static void test_E4_bad_utf8(void **state)
@@ -248,6 +270,20 @@ static void test_E4_duplicate_names_among_many(void **state)
             free(json);
         }
     }
+}
+
+static void test_E4_many_names_are_not_quadratic(void **state)
+{
+    (void)state;
+    size_t offset = 0;
+    char *json = object_of(300000, "", SIZE_MAX, &offset);
+    clock_t before = clock(); /* processor time: a busy machine does not count */
+    fine(json);
+    double took_s = (double)(clock() - before) / CLOCKS_PER_SEC;
+    print_message("# 300,000 names in %.0f ms\n", took_s * 1e3);
+    /* Each with each would be 4.5e10 comparisons, most of a minute; a sanitizer has ten seconds. */
+    assert_true(took_s < 10);
+    free(json);
 }
 
 static void test_E4_repetition_that_is_told_is_the_first(void **state)
@@ -562,12 +598,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_E4_objects_that_are_taken),
         cmocka_unit_test(test_E4_malformed_with_offset),
+        cmocka_unit_test(test_E4_every_byte_at_every_place_of_a_string),
         cmocka_unit_test(test_E4_bad_utf8),
         cmocka_unit_test(test_E4_trailing_bytes),
         cmocka_unit_test(test_E4_top_level_is_an_object),
         cmocka_unit_test(test_E4_nul_and_lone_surrogates),
         cmocka_unit_test(test_E4_duplicate_names),
         cmocka_unit_test(test_E4_duplicate_names_among_many),
+        cmocka_unit_test(test_E4_many_names_are_not_quadratic),
         cmocka_unit_test(test_E4_repetition_that_is_told_is_the_first),
         cmocka_unit_test(test_E4_depth_64_is_taken_65_refused),
         cmocka_unit_test(test_tokens_in_order),
