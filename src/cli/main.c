@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct cli_command *const cli_commands[] = {&cli_help, NULL};
+const struct cli_command *const cli_commands[] = {&cli_serve,  &cli_append, &cli_stats, &cli_export,
+                                                  &cli_verify, &cli_help,   NULL};
 
 const struct cli_command *cli_find(const char *name)
 {

@@ -1,0 +1,542 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `daybook append`: NDJSON events to the daemon, or straight into a data directory.
+ *
+ * Lines are sent in batches, one after the other, so the order of the file is the order of acceptance.
+ * What is not known to be durable is repeated with the same request_id, which the journal recognises;
+ * when that does not help, the command stops there: it never goes on past a gap.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <daybook/log.h>
+
+#include "app/compose.h"
+#include "base/error.h"
+#include "cli/cli.h"
+#include "cli/client.h"
+#include "cli/exported.h"
+#include "event/ndjson.h"
+#include "json/json.h"
+
+#define BATCH_LINES 1000u
+#define BATCH_BYTES (1024u * 1024u) /* one request, unless a single line is longer */
+#define READ_BYTES (1024u * 1024u)
+#define LINE_BYTES_MAX (64u * 1024u * 1024u)
+#define ATTEMPTS_MAX 8
+#define FIRST_WAIT_MS 200
+#define WAIT_MAX_MS 5000
+#define BAR_WIDTH 30
+#define BAR_INTERVAL_US 100000
+#define ID_SHOWN_BYTES (DAYBOOK_NAME_BYTES_MAX + 1)
+
+/* A line that waits to be sent. */
+struct line {
+    uint64_t number;
+    size_t offset; /* into the batch's text */
+    size_t len;
+    enum cli_line_kind kind;
+    bool pending;
+};
+
+struct append {
+    struct cli_client *client;       /* over HTTP */
+    struct daybook_journal *journal; /* or into a directory */
+    struct daybook_event_limits limits;
+    struct dbk_text text; /* of the batch */
+    struct line lines[BATCH_LINES];
+    size_t count;
+    uint64_t accepted;
+    uint64_t already_present;
+    uint64_t refused;
+    /* Progress */
+    bool bar;
+    uint64_t bytes_total; /* 0: not known */
+    uint64_t bytes_read;
+    int64_t bar_shown_us;
+};
+
+static int64_t clock_us(clockid_t id)
+{
+    struct timespec t;
+    (void)clock_gettime(id, &t);
+    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+/* ---- what people see ------------------------------------------------------------------------- */
+
+static void clear_bar(const struct append *a)
+{
+    if (a->bar) {
+        fputs("\r\033[K", stderr);
+    }
+}
+
+static void show_bar(struct append *a)
+{
+    int64_t now = clock_us(CLOCK_MONOTONIC);
+    if (!a->bar || now - a->bar_shown_us < BAR_INTERVAL_US) {
+        return;
+    }
+    a->bar_shown_us = now;
+    uint64_t done = a->accepted + a->already_present + a->refused;
+    if (a->bytes_total == 0) {
+        fprintf(stderr, "\r\033[K%" PRIu64 " events", done);
+        return;
+    }
+    uint64_t part = a->bytes_read < a->bytes_total ? a->bytes_read : a->bytes_total;
+    int filled = (int)(part * BAR_WIDTH / a->bytes_total);
+    fprintf(stderr, "\r\033[K[%.*s%*s] %3u%%  %" PRIu64 " events", filled,
+            "##############################", BAR_WIDTH - filled, "",
+            (unsigned)(part * 100 / a->bytes_total), done);
+}
+
+static void tell_refusal(struct append *a, uint64_t number, const char *code, const char *message,
+                         const char *request_id)
+{
+    a->refused++;
+    clear_bar(a);
+    fprintf(stderr, "line %" PRIu64 ": %s: %s%s%s%s\n", number, code, message,
+            request_id[0] != '\0' ? " (request_id " : "", request_id,
+            request_id[0] != '\0' ? ")" : "");
+}
+
+/* ---- over HTTP ------------------------------------------------------------------------------- */
+
+/* What one request left to do. */
+enum sent {
+    SENT_DONE,  /* every line has its answer */
+    SENT_AGAIN, /* some lines are not known to be durable */
+    SENT_SPLIT, /* the body was too large for the daemon */
+    SENT_FAILED /* told already */
+};
+
+static struct line *nth_pending(struct append *a, size_t from, size_t to, uint64_t n)
+{
+    for (size_t i = from; i < to; i++) {
+        if (a->lines[i].pending && n-- == 0) {
+            return &a->lines[i];
+        }
+    }
+    return NULL;
+}
+
+static bool is_true(struct daybook_bytes value)
+{
+    return value.len == 4 && memcmp(value.data, "true", 4) == 0;
+}
+
+/* Takes an answer that counts: refusals are told, what a repeat can mend stays pending. */
+static enum sent take_counts(struct append *a, size_t from, size_t to, struct daybook_bytes body)
+{
+    struct line *again[BATCH_LINES];
+    size_t again_count = 0;
+    struct dbk_json_walk walk;
+    struct dbk_json_item item;
+    if (dbk_json_walk_init(&walk, cli_member(body, "errors"))) {
+        while (dbk_json_walk_next(&walk, &item)) {
+            char code[64];
+            char message[512];
+            char id[ID_SHOWN_BYTES];
+            struct line *line = nth_pending(a, from, to, cli_member_number(item.value, "index"));
+            if (line == NULL) {
+                continue;
+            }
+            if (is_true(cli_member(item.value, "retry"))) {
+                again[again_count++] = line;
+                if (again_count == BATCH_LINES) {
+                    break;
+                }
+            } else {
+                tell_refusal(a, line->number,
+                             cli_member_text(item.value, "code", code, sizeof code),
+                             cli_member_text(item.value, "message", message, sizeof message),
+                             cli_member_text(item.value, "request_id", id, sizeof id));
+            }
+        }
+    }
+    a->accepted += cli_member_number(body, "accepted");
+    a->already_present += cli_member_number(body, "already_present");
+    for (size_t i = from; i < to; i++) {
+        a->lines[i].pending = false;
+    }
+    for (size_t i = 0; i < again_count; i++) {
+        again[i]->pending = true;
+    }
+    return again_count > 0 ? SENT_AGAIN : SENT_DONE;
+}
+
+static enum sent take_answer(struct append *a, size_t from, size_t to,
+                             const struct cli_response *response, struct dbk_text *problem)
+{
+    struct daybook_bytes body = {response->body.data, response->body.len};
+    bool json = body.len > 0 && dbk_json_check_object(body, NULL) == DAYBOOK_OK;
+    cli_response_problem(response, problem);
+    if (json && cli_member(body, "failed").len > 0) {
+        return take_counts(a, from, to, body);
+    }
+    if (response->status == 413) {
+        return SENT_SPLIT;
+    }
+    if (response->status == 503) {
+        return SENT_AGAIN;
+    }
+    clear_bar(a);
+    (void)cli_error(CLI_FAILED, "append: %s: %s", cli_client_url(a->client),
+                    problem->data != NULL ? problem->data : "no memory");
+    return SENT_FAILED;
+}
+
+static void sleep_ms(int64_t ms)
+{
+    struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+    (void)nanosleep(&t, NULL);
+}
+
+/* Sends the lines [from, to) until each has its answer. `first`: nothing was sent before, so a daemon
+ * that is not there is told at once. */
+static enum sent send_lines(struct append *a, size_t from, size_t to, bool first)
+{
+    enum sent sent = SENT_AGAIN;
+    struct dbk_text body = {0};
+    struct dbk_text problem = {0};
+    struct cli_response response = {0};
+    int64_t wait_ms = FIRST_WAIT_MS;
+    for (int attempt = 0; attempt < ATTEMPTS_MAX && sent == SENT_AGAIN; attempt++) {
+        if (attempt > 0) {
+            int64_t asked_ms = (int64_t)response.retry_after_s * 1000;
+            int64_t ms = asked_ms > wait_ms ? asked_ms : wait_ms;
+            sleep_ms(ms < WAIT_MAX_MS ? ms : WAIT_MAX_MS);
+            wait_ms *= 2;
+        }
+        body.len = 0;
+        problem.len = 0;
+        for (size_t i = from; i < to; i++) {
+            if (a->lines[i].pending) {
+                dbk_text_put(&body, a->text.data + a->lines[i].offset, a->lines[i].len);
+                dbk_text_char(&body, '\n');
+            }
+        }
+        struct daybook_bytes bytes = {body.data, body.len};
+        struct daybook_error err = {0};
+        enum daybook_code code =
+            cli_client_request(a->client, "/v1/events", &bytes, &response, &err);
+        if (code == DAYBOOK_OK) {
+            sent = take_answer(a, from, to, &response, &problem);
+        } else {
+            dbk_text_str(&problem, err.message);
+            attempt = code == DAYBOOK_BUSY && first ? ATTEMPTS_MAX : attempt;
+        }
+    }
+    if (sent == SENT_AGAIN) {
+        const struct line *line = nth_pending(a, from, to, 0);
+        clear_bar(a);
+        (void)cli_error(CLI_FAILED,
+                        "append: stopped at line %" PRIu64
+                        ", which is not known to be durable: %s; append the same file again later",
+                        line != NULL ? line->number : 0,
+                        problem.data != NULL ? problem.data : "no memory");
+        sent = SENT_FAILED;
+    }
+    dbk_text_release(&body);
+    dbk_text_release(&problem);
+    dbk_text_release(&response.body);
+    return sent;
+}
+
+/* Sends the batch; a body that the daemon finds too large is halved, down to single lines. */
+static enum cli_status send_batch(struct append *a)
+{
+    size_t size = a->count;
+    size_t at = 0;
+    while (at < a->count) {
+        size_t to = at + size < a->count ? at + size : a->count;
+        bool first = a->accepted + a->already_present + a->refused == 0;
+        enum sent sent = send_lines(a, at, to, first);
+        if (sent == SENT_FAILED) {
+            return CLI_FAILED;
+        }
+        if (sent == SENT_SPLIT && to - at == 1) {
+            tell_refusal(a, a->lines[at].number, "too_large",
+                         "the line is larger than the daemon takes (max_body_bytes)", "");
+        } else if (sent == SENT_SPLIT) {
+            size = (to - at) / 2;
+            continue;
+        }
+        at = to;
+    }
+    return CLI_DONE;
+}
+
+/* ---- into a directory ------------------------------------------------------------------------ */
+
+static enum cli_status store_batch(struct append *a)
+{
+    static struct daybook_event_names names[BATCH_LINES];
+    static struct daybook_event events[BATCH_LINES];
+    static struct daybook_append_result results[BATCH_LINES];
+    size_t line_of[BATCH_LINES];
+    size_t count = 0;
+    char id[ID_SHOWN_BYTES];
+    for (size_t i = 0; i < a->count; i++) {
+        const struct line *line = &a->lines[i];
+        struct daybook_bytes json = {a->text.data + line->offset, line->len};
+        struct daybook_error err = {0};
+        memset(&events[count], 0, sizeof events[count]);
+        enum daybook_code code =
+            line->kind == CLI_LINE_EXPORTED
+                ? cli_exported_event(json, &a->limits, &names[count], &events[count], &err)
+                : daybook_event_from_json(json, &a->limits, &names[count], &events[count], &err);
+        if (code == DAYBOOK_OK) {
+            line_of[count++] = i;
+        } else {
+            const struct daybook_bytes *given = &events[count].request_id;
+            (void)snprintf(id, sizeof id, "%.*s",
+                           (int)(given->len < sizeof id ? given->len : sizeof id - 1),
+                           given->data != NULL ? given->data : "");
+            tell_refusal(a, line->number, daybook_code_name(code), err.message, id);
+        }
+    }
+    struct daybook_error err = {0};
+    enum daybook_code code =
+        count == 0
+            ? DAYBOOK_OK
+            : daybook_journal_append_batch(a->journal, events, count, clock_us(CLOCK_REALTIME),
+                                           DAYBOOK_NO_DEADLINE, results, &err);
+    for (size_t i = 0; i < count; i++) {
+        uint64_t number = a->lines[line_of[i]].number;
+        (void)snprintf(id, sizeof id, "%.*s", (int)events[i].request_id.len,
+                       events[i].request_id.data);
+        if (results[i].code == DAYBOOK_OK) {
+            a->accepted++;
+        } else if (results[i].code == DAYBOOK_ALREADY_PRESENT) {
+            a->already_present++;
+        } else if (daybook_code_class(results[i].code) == DAYBOOK_CLASS_REFUSED) {
+            tell_refusal(a, number, daybook_code_name(results[i].code),
+                         results[i].code == DAYBOOK_CONFLICT
+                             ? "this request_id is stored with other content"
+                             : "refused by the journal",
+                         id);
+        } else {
+            clear_bar(a);
+            return cli_error(CLI_FAILED,
+                             "append: stopped at line %" PRIu64 ", which is not stored: %s%s%s",
+                             number, daybook_code_name(results[i].code),
+                             code != DAYBOOK_OK ? ": " : "", err.message);
+        }
+    }
+    return CLI_DONE;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static enum cli_status flush_batch(struct append *a)
+{
+    if (a->count == 0) {
+        return CLI_DONE;
+    }
+    enum cli_status status = a->journal != NULL ? store_batch(a) : send_batch(a);
+    a->count = 0;
+    a->text.len = 0;
+    show_bar(a);
+    return status;
+}
+
+static enum cli_status take_line(struct append *a, struct daybook_bytes line, uint64_t number)
+{
+    if (a->count == BATCH_LINES || (a->count > 0 && a->text.len + line.len > BATCH_BYTES)) {
+        enum cli_status status = flush_batch(a);
+        if (status != CLI_DONE) {
+            return status;
+        }
+    }
+    struct line *slot = &a->lines[a->count];
+    *slot = (struct line){.number = number, .offset = a->text.len, .pending = true};
+    slot->kind = cli_line_kind(line);
+    struct daybook_error err = {0};
+    if (slot->kind == CLI_LINE_EXPORTED && a->journal == NULL) {
+        if (cli_exported_flat(line, &a->limits, &a->text, &err) != DAYBOOK_OK) {
+            a->text.len = slot->offset;
+            tell_refusal(a, number, daybook_code_name(err.code), err.message, "");
+            return CLI_DONE;
+        }
+    } else {
+        dbk_text_put(&a->text, line.data, line.len);
+    }
+    if (a->text.failed) {
+        return cli_error(CLI_FAILED, "append: no memory for line %" PRIu64, number);
+    }
+    slot->len = a->text.len - slot->offset;
+    a->count++;
+    return CLI_DONE;
+}
+
+/* Reads on behind what is left in `input`; false at the end of the file. */
+static enum cli_status read_more(struct append *a, int fd, struct dbk_text *input, bool *ret_end)
+{
+    if (input->len > LINE_BYTES_MAX) {
+        return cli_error(CLI_FAILED, "append: a line is longer than %u bytes: is it NDJSON?",
+                         LINE_BYTES_MAX);
+    }
+    if (!dbk_text_reserve(input, READ_BYTES)) {
+        return cli_error(CLI_FAILED, "append: no memory for the input");
+    }
+    ssize_t n;
+    do {
+        n = read(fd, input->data + input->len, READ_BYTES);
+    } while (n < 0 && errno == EINTR);
+    if (n < 0) {
+        return cli_error(CLI_FAILED, "append: the input cannot be read: %s", strerror(errno));
+    }
+    input->len += (size_t)n;
+    a->bytes_read += (uint64_t)n;
+    *ret_end = n == 0;
+    return CLI_DONE;
+}
+
+static enum cli_status append_all(struct append *a, int fd)
+{
+    struct dbk_text input = {0};
+    struct dbk_ndjson ndjson;
+    struct daybook_bytes line;
+    uint64_t number = 0;
+    enum cli_status status = CLI_DONE;
+    bool begun = false;
+    bool end = false;
+    while (status == CLI_DONE && !end) {
+        status = read_more(a, fd, &input, &end);
+        struct daybook_bytes text = {input.data, input.len};
+        enum dbk_ndjson_more more = end ? DBK_NDJSON_WHOLE : DBK_NDJSON_PART;
+        if (status == CLI_DONE && begun) {
+            dbk_ndjson_refill(&ndjson, text, more);
+        } else if (status == CLI_DONE) {
+            dbk_ndjson_init(&ndjson, text, more);
+            begun = true;
+        }
+        while (status == CLI_DONE && dbk_ndjson_next(&ndjson, &line, &number)) {
+            status = take_line(a, line, number);
+        }
+        if (status == CLI_DONE) {
+            struct daybook_bytes rest = dbk_ndjson_rest(&ndjson);
+            if (rest.len > 0) {
+                memmove(input.data, rest.data, rest.len);
+            }
+            input.len = rest.len;
+        }
+    }
+    if (status == CLI_DONE) {
+        status = flush_batch(a);
+    }
+    dbk_text_release(&input);
+    return status;
+}
+
+/* ---- the command ----------------------------------------------------------------------------- */
+
+static enum daybook_code open_directory(struct append *a, const char *path, const char *config_path,
+                                        struct daybook_error *err)
+{
+    struct dbk_config *config = NULL;
+    enum daybook_code code = dbk_config_load(config_path, &config, err);
+    if (code != DAYBOOK_OK) {
+        return code;
+    }
+    struct daybook_log_options options;
+    dbk_compose_log_options(config, clock_us(CLOCK_REALTIME), &options);
+    options.path = path;
+    options.threads = DAYBOOK_LOG_INLINE;
+    a->limits = options.capacity.events;
+    code = daybook_log_open(&options, &a->journal, err);
+    dbk_config_free(config);
+    return code;
+}
+
+static void set_up_bar(struct append *a, int fd)
+{
+    struct stat st;
+    a->bar = isatty(STDERR_FILENO) == 1;
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) {
+        a->bytes_total = (uint64_t)st.st_size;
+    }
+}
+
+static enum cli_status run_on(struct append *a, int fd)
+{
+    set_up_bar(a, fd);
+    enum cli_status status = append_all(a, fd);
+    struct daybook_error err = {0};
+    if (a->journal != NULL && daybook_journal_close(a->journal, &err) != DAYBOOK_OK) {
+        status =
+            cli_error(CLI_FAILED, "append: the journal's end could not be marked: %s", err.message);
+    }
+    clear_bar(a);
+    printf("accepted %" PRIu64 ", already present %" PRIu64 ", refused %" PRIu64 "\n", a->accepted,
+           a->already_present, a->refused);
+    enum cli_status printed = cli_finish_output();
+    if (status == CLI_DONE) {
+        status = printed;
+    }
+    return status == CLI_DONE && a->refused > 0 ? CLI_PARTLY : status;
+}
+
+static enum cli_status run(int argc, char **argv)
+{
+    const char *file = "-";
+    const char *url = NULL;
+    const char *data = NULL;
+    const char *config = NULL;
+    const struct cli_option options[] = {{"--url", NULL, &url, NULL},
+                                         {"--data", NULL, &data, NULL},
+                                         {"--config", "-c", &config, NULL},
+                                         {0}};
+    enum cli_status status = cli_options(&cli_append, argc, argv, options, &file, 1);
+    if (status != CLI_DONE) {
+        return status;
+    }
+    if (data != NULL && url != NULL) {
+        return cli_error(CLI_USAGE, "append: --data and --url exclude each other: give one");
+    }
+    if (config != NULL && data == NULL) {
+        return cli_error(CLI_USAGE, "append: --config is for --data; the daemon has its own");
+    }
+    int fd = strcmp(file, "-") == 0 ? STDIN_FILENO : open(file, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return cli_error(CLI_FAILED, "append: %s cannot be opened: %s", file, strerror(errno));
+    }
+    struct daybook_error err = {0};
+    struct append *a = calloc(1, sizeof *a);
+    enum daybook_code code = a == NULL      ? dbk_fail(&err, DAYBOOK_NO_MEMORY, "no memory")
+                             : data != NULL ? open_directory(a, data, config, &err)
+                                            : cli_client_new(url, &a->client, &err);
+    status = code == DAYBOOK_OK ? run_on(a, fd)
+                                : cli_error(cli_status_of(code), "append: %s", err.message);
+    if (a != NULL) {
+        cli_client_free(a->client);
+        dbk_text_release(&a->text);
+        free(a);
+    }
+    if (fd != STDIN_FILENO) {
+        (void)close(fd);
+    }
+    return status;
+}
+
+const struct cli_command cli_append = {
+    "append", "[FILE|-] [--url URL | --data DIR [-c FILE]]",
+    "appends events (NDJSON, one a line), in order, each durable before it is counted",
+    "Takes plain events, and what `daybook export` writes. Ends with counts; each refusal is told "
+    "with\n"
+    "its line number. Appending a file again is safe: what is there is counted as already "
+    "present.\n\n"
+    "  --url URL          the daemon; else DAYBOOK_URL, else http://127.0.0.1:8377\n"
+    "  --data DIR         straight into a data directory that no daemon holds\n"
+    "  -c, --config FILE  with --data: the journal's limits (the directory is DIR)\n\n"
+    "  daybook append events.ndjson\n"
+    "  daybook export --url http://old:8377 | daybook append - --data ./daybook-data\n",
+    run};

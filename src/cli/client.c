@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The HTTP client of client.h, on libcurl. */
+#include "cli/client.h"
+
+#include <curl/curl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/error.h"
+#include "json/json.h"
+
+#define CONNECT_TIMEOUT_S 5L
+#define ANSWER_TIMEOUT_S 120L
+#define ANSWER_BYTES_MAX (256u * 1024u * 1024u)
+#define URL_BYTES_MAX 1024u
+
+struct cli_client {
+    CURL *curl;
+    struct curl_slist *headers;
+    char url[URL_BYTES_MAX];
+    char shown[URL_BYTES_MAX];
+};
+
+static size_t take_body(char *data, size_t size, size_t count, void *user)
+{
+    struct cli_response *response = user;
+    size_t len = size * count;
+    if (response->body.len + len > ANSWER_BYTES_MAX) {
+        return 0;
+    }
+    dbk_text_put(&response->body, data, len);
+    return response->body.failed ? 0 : len;
+}
+
+/* The value of a header line of this name (with its colon), or NULL. */
+static const char *header_value(const char *line, const char *name)
+{
+    size_t len = strlen(name);
+    if (strncasecmp(line, name, len) != 0) {
+        return NULL;
+    }
+    return line + len + strspn(line + len, " \t");
+}
+
+static size_t take_header(char *data, size_t size, size_t count, void *user)
+{
+    struct cli_response *response = user;
+    char line[256];
+    size_t len = size * count < sizeof line - 1 ? size * count : sizeof line - 1;
+    memcpy(line, data, len);
+    line[len] = '\0';
+    const char *value = header_value(line, "Retry-After:");
+    if (value != NULL) {
+        response->retry_after_s = (unsigned)strtoul(value, NULL, 10);
+    }
+    value = header_value(line, "Daybook-Last-Position:");
+    if (value != NULL) {
+        response->last_position = strtoull(value, NULL, 10);
+    }
+    value = header_value(line, "Daybook-More:");
+    if (value != NULL) {
+        response->more = strncmp(value, "yes", 3) == 0;
+    }
+    return size * count;
+}
+
+static enum daybook_code set_up(struct cli_client *client, const char *url,
+                                struct daybook_error *err)
+{
+    const char *socket_path = strncmp(url, "unix:", 5) == 0 ? url + 5 : NULL;
+    const char *base = socket_path != NULL ? "http://localhost" : url;
+    if (strlen(url) >= sizeof client->url - 64 ||
+        (socket_path == NULL && strncmp(url, "http://", 7) != 0 &&
+         strncmp(url, "https://", 8) != 0)) {
+        return dbk_fail(err, DAYBOOK_BAD_ARGUMENT,
+                        "\"%.200s\" is no URL of a daemon: write it like " CLI_DEFAULT_URL
+                        " or unix:/run/daybook.sock",
+                        url);
+    }
+    (void)snprintf(client->shown, sizeof client->shown, "%s", url);
+    (void)snprintf(client->url, sizeof client->url, "%s", base);
+    size_t len = strlen(client->url);
+    while (len > 0 && client->url[len - 1] == '/') {
+        client->url[--len] = '\0';
+    }
+    client->curl = curl_easy_init();
+    client->headers = curl_slist_append(NULL, "Content-Type: application/x-ndjson");
+    struct curl_slist *both = curl_slist_append(client->headers, "Expect:");
+    if (client->curl == NULL || both == NULL) {
+        return dbk_fail(err, DAYBOOK_NO_MEMORY, "no memory for the HTTP client");
+    }
+    client->headers = both;
+    (void)curl_easy_setopt(client->curl, CURLOPT_WRITEFUNCTION, take_body);
+    (void)curl_easy_setopt(client->curl, CURLOPT_HEADERFUNCTION, take_header);
+    (void)curl_easy_setopt(client->curl, CURLOPT_CONNECTTIMEOUT, CONNECT_TIMEOUT_S);
+    (void)curl_easy_setopt(client->curl, CURLOPT_TIMEOUT, ANSWER_TIMEOUT_S);
+    (void)curl_easy_setopt(client->curl, CURLOPT_NOSIGNAL, 1L);
+    /* A proxy of the environment has no business between a command and its daemon. */
+    (void)curl_easy_setopt(client->curl, CURLOPT_PROXY, "");
+    if (socket_path != NULL) {
+        (void)curl_easy_setopt(client->curl, CURLOPT_UNIX_SOCKET_PATH, socket_path);
+    }
+    return DAYBOOK_OK;
+}
+
+enum daybook_code cli_client_new(const char *url, struct cli_client **ret,
+                                 struct daybook_error *err)
+{
+    if (url == NULL) {
+        url = getenv("DAYBOOK_URL");
+    }
+    if (url == NULL || url[0] == '\0') {
+        url = CLI_DEFAULT_URL;
+    }
+    struct cli_client *client = calloc(1, sizeof *client);
+    if (client == NULL) {
+        return dbk_fail(err, DAYBOOK_NO_MEMORY, "no memory for the HTTP client");
+    }
+    enum daybook_code code = set_up(client, url, err);
+    if (code != DAYBOOK_OK) {
+        cli_client_free(client);
+        return code;
+    }
+    *ret = client;
+    return DAYBOOK_OK;
+}
+
+void cli_client_free(struct cli_client *client)
+{
+    if (client == NULL) {
+        return;
+    }
+    curl_slist_free_all(client->headers);
+    curl_easy_cleanup(client->curl);
+    free(client);
+}
+
+const char *cli_client_url(const struct cli_client *client)
+{
+    return client->shown;
+}
+
+enum daybook_code cli_client_request(struct cli_client *client, const char *path,
+                                     const struct daybook_bytes *body,
+                                     struct cli_response *response, struct daybook_error *err)
+{
+    char url[URL_BYTES_MAX + 256];
+    (void)snprintf(url, sizeof url, "%s%.255s", client->url, path);
+    dbk_text_release(&response->body);
+    *response = (struct cli_response){0};
+    (void)curl_easy_setopt(client->curl, CURLOPT_URL, url);
+    (void)curl_easy_setopt(client->curl, CURLOPT_WRITEDATA, response);
+    (void)curl_easy_setopt(client->curl, CURLOPT_HEADERDATA, response);
+    if (body != NULL) {
+        (void)curl_easy_setopt(client->curl, CURLOPT_POST, 1L);
+        (void)curl_easy_setopt(client->curl, CURLOPT_POSTFIELDS, body->data);
+        (void)curl_easy_setopt(client->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)body->len);
+        (void)curl_easy_setopt(client->curl, CURLOPT_HTTPHEADER, client->headers);
+    } else {
+        (void)curl_easy_setopt(client->curl, CURLOPT_HTTPGET, 1L);
+        (void)curl_easy_setopt(client->curl, CURLOPT_HTTPHEADER, NULL);
+    }
+    CURLcode result = curl_easy_perform(client->curl);
+    if (result == CURLE_COULDNT_CONNECT || result == CURLE_COULDNT_RESOLVE_HOST) {
+        return dbk_fail(err, DAYBOOK_BUSY,
+                        "no daemon answers at %s (%s): start one with `daybook serve`, or name "
+                        "another with --url",
+                        client->shown, curl_easy_strerror(result));
+    }
+    if (result != CURLE_OK) {
+        return dbk_fail(err, DAYBOOK_BACKEND, "the answer of %s did not come: %s", client->shown,
+                        curl_easy_strerror(result));
+    }
+    long status = 0;
+    (void)curl_easy_getinfo(client->curl, CURLINFO_RESPONSE_CODE, &status);
+    response->status = (unsigned)status;
+    return DAYBOOK_OK;
+}
+
+void cli_response_problem(const struct cli_response *response, struct dbk_text *text)
+{
+    struct daybook_bytes body = {response->body.data, response->body.len};
+    char code[64];
+    char detail[512];
+    if (body.len > 0 && dbk_json_check_object(body, NULL) == DAYBOOK_OK &&
+        cli_member(body, "code").len > 0) {
+        dbk_text_printf(text, "%s: %s", cli_member_text(body, "code", code, sizeof code),
+                        cli_member_text(body, "detail", detail, sizeof detail));
+    } else {
+        dbk_text_printf(text, "HTTP status %u: is it a daybook daemon?", response->status);
+    }
+}
+
+struct daybook_bytes cli_member(struct daybook_bytes object, const char *name)
+{
+    struct dbk_json_walk walk;
+    struct dbk_json_item item;
+    struct daybook_bytes plain = {name, strlen(name)};
+    if (dbk_json_walk_init(&walk, object)) {
+        while (dbk_json_walk_next(&walk, &item)) {
+            if (item.name.len > 0 && dbk_json_string_is(item.name, plain)) {
+                return item.value;
+            }
+        }
+    }
+    return (struct daybook_bytes){NULL, 0};
+}
+
+const char *cli_member_text(struct daybook_bytes object, const char *name, char *buf, size_t room)
+{
+    struct daybook_bytes value = cli_member(object, name);
+    size_t len = 0;
+    if (value.len > 0 && value.data[0] == '"') {
+        len = dbk_json_string_decode(value, buf, room - 1);
+    }
+    buf[len < room - 1 ? len : room - 1] = '\0';
+    return buf;
+}
+
+uint64_t cli_member_number(struct daybook_bytes object, const char *name)
+{
+    struct daybook_bytes value = cli_member(object, name);
+    int64_t number = 0;
+    if (value.len == 0 || ((value.data[0] < '0' || value.data[0] > '9')) ||
+        !dbk_json_number_int64(value, &number)) {
+        return 0;
+    }
+    return (uint64_t)number;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A client of the daemon's HTTP interface: one connection, kept open. Threads: the main thread alone.
+ */
+#ifndef DBK_CLI_CLIENT_H
+#define DBK_CLI_CLIENT_H
+
+#include <daybook/base.h>
+
+#include "app/text.h"
+
+#define CLI_DEFAULT_URL "http://127.0.0.1:8377"
+
+struct cli_client;
+
+struct cli_response {
+    unsigned status;
+    unsigned retry_after_s; /* 0: not said */
+    uint64_t last_position; /* of a listing */
+    bool more;              /* of a listing */
+    struct dbk_text body;
+};
+
+/* `url` NULL: DAYBOOK_URL, else the default. `unix:/path` names a Unix socket. *ret: owned, release with
+ * cli_client_free. Returns OK; BAD_ARGUMENT; NO_MEMORY. */
+enum daybook_code cli_client_new(const char *url, struct cli_client **ret,
+                                 struct daybook_error *err);
+void cli_client_free(struct cli_client *client);
+const char *cli_client_url(const struct cli_client *client);
+
+/* One request; `body` NULL: GET, else POST of NDJSON. `response` is overwritten, release its body.
+ * Returns OK for any answer; BUSY: nobody listens there, nothing was sent; BACKEND: the answer did not
+ * come, what became of the request is unknown. */
+enum daybook_code cli_client_request(struct cli_client *client, const char *path,
+                                     const struct daybook_bytes *body,
+                                     struct cli_response *response, struct daybook_error *err);
+
+/* The `detail` (with its `code`) of a problem document, or what else can be said of the answer. */
+void cli_response_problem(const struct cli_response *response, struct dbk_text *text);
+
+/* A member of a scanned object: its raw bytes; empty: there is none. */
+struct daybook_bytes cli_member(struct daybook_bytes object, const char *name);
+/* A member that is a string, unescaped into `buf`, NUL-terminated, cut to its room; `""`: none. */
+const char *cli_member_text(struct daybook_bytes object, const char *name, char *buf, size_t room);
+/* A member that is a whole number; 0: none. */
+uint64_t cli_member_number(struct daybook_bytes object, const char *name);
+
+#endif

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `daybook stats`: the journal and every consumer, of a running daemon. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/client.h"
+#include "json/json.h"
+
+#define TEXT_BYTES 256u
+
+/* A number with its unit, as people read it: 1536 -> 1.5 KiB. */
+static void print_bytes(const char *name, uint64_t bytes)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    double value = (double)bytes;
+    size_t unit = 0;
+    while (value >= 1024 && unit + 1 < sizeof units / sizeof units[0]) {
+        value /= 1024;
+        unit++;
+    }
+    printf("  %-16s %.*f %s\n", name, unit == 0 ? 0 : 1, value, units[unit]);
+}
+
+static void print_journal(struct daybook_bytes journal)
+{
+    char backend[TEXT_BYTES];
+    char mode[TEXT_BYTES];
+    char state[TEXT_BYTES];
+    char failure[TEXT_BYTES];
+    struct daybook_bytes capacity = cli_member(journal, "capacity");
+    struct daybook_bytes counters = cli_member(journal, "counters");
+    printf("journal %s, %s, %s\n", cli_member_text(journal, "backend", backend, sizeof backend),
+           cli_member_text(journal, "mode", mode, sizeof mode),
+           cli_member_text(journal, "state", state, sizeof state));
+    if (cli_member_text(journal, "failure", failure, sizeof failure)[0] != '\0') {
+        printf("  %-16s %s\n", "failure", failure);
+    }
+    printf("  %-16s %" PRIu64 " of %" PRIu64 "\n", "events",
+           cli_member_number(journal, "stored_events"), cli_member_number(capacity, "max_events"));
+    print_bytes("stored", cli_member_number(journal, "stored_bytes"));
+    print_bytes("files", cli_member_number(journal, "file_bytes"));
+    printf("  %-16s accepted %" PRIu64 ", pruned %" PRIu64 ", reclaimed %" PRIu64
+           ", dropped %" PRIu64 ", discarded %" PRIu64 ", damaged %" PRIu64 "\n",
+           "ever", cli_member_number(counters, "accepted"), cli_member_number(counters, "pruned"),
+           cli_member_number(counters, "reclaimed"), cli_member_number(counters, "dropped"),
+           cli_member_number(counters, "discarded"), cli_member_number(counters, "damaged"));
+}
+
+static void print_destinations(struct daybook_bytes destinations)
+{
+    struct dbk_json_walk walk;
+    struct dbk_json_item item;
+    if (!dbk_json_walk_init(&walk, destinations)) {
+        return;
+    }
+    while (dbk_json_walk_next(&walk, &item)) {
+        char name[TEXT_BYTES];
+        char kind[TEXT_BYTES];
+        char reason[TEXT_BYTES];
+        struct daybook_bytes up = cli_member(item.value, "up");
+        bool answers = up.len == 4 && memcmp(up.data, "true", 4) == 0;
+        (void)cli_member_text(item.value, "reason", reason, sizeof reason);
+        printf("  %-20s %s %s%s%s\n", cli_member_text(item.value, "name", name, sizeof name),
+               cli_member_text(item.value, "kind", kind, sizeof kind), answers ? "up" : "DOWN",
+               reason[0] != '\0' ? ": " : "", reason);
+    }
+}
+
+static void print_consumers(struct daybook_bytes consumers)
+{
+    struct dbk_json_walk walk;
+    struct dbk_json_item item;
+    if (!dbk_json_walk_init(&walk, consumers)) {
+        return;
+    }
+    printf("\n%-22s %10s %10s %12s %14s\n", "consumer", "pending", "in flight", "quarantined",
+           "oldest (s)");
+    while (dbk_json_walk_next(&walk, &item)) {
+        char name[TEXT_BYTES];
+        struct daybook_bytes age = cli_member(item.value, "oldest_unresolved_age_seconds");
+        bool has_age = age.len > 0 && age.data[0] != 'n';
+        struct daybook_bytes running = cli_member(item.value, "running");
+        bool runs = running.len == 4 && memcmp(running.data, "true", 4) == 0;
+        printf("%-22s %10" PRIu64 " %10" PRIu64 " %12" PRIu64 " %14.*s%s\n",
+               cli_member_text(item.value, "name", name, sizeof name),
+               cli_member_number(item.value, "pending"), cli_member_number(item.value, "in_flight"),
+               cli_member_number(item.value, "quarantined"), has_age ? (int)age.len : 1,
+               has_age ? age.data : "-", runs ? "" : "  (not run by this daemon)");
+        print_destinations(cli_member(item.value, "destinations"));
+    }
+}
+
+static enum cli_status print_stats(const struct cli_client *client,
+                                   const struct cli_response *response, bool json)
+{
+    struct daybook_bytes body = {response->body.data, response->body.len};
+    if (response->status != 200 || body.len == 0 ||
+        dbk_json_check_object(body, NULL) != DAYBOOK_OK) {
+        struct dbk_text problem = {0};
+        cli_response_problem(response, &problem);
+        enum cli_status status = cli_error(CLI_FAILED, "stats: %s: %s", cli_client_url(client),
+                                           problem.data != NULL ? problem.data : "no memory");
+        dbk_text_release(&problem);
+        return status;
+    }
+    if (json) {
+        (void)fwrite(body.data, 1, body.len, stdout);
+    } else {
+        print_journal(cli_member(body, "journal"));
+        print_consumers(cli_member(body, "consumers"));
+    }
+    return cli_finish_output();
+}
+
+static enum cli_status run(int argc, char **argv)
+{
+    const char *url = NULL;
+    bool json = false;
+    const struct cli_option options[] = {
+        {"--url", NULL, &url, NULL}, {"--json", NULL, NULL, &json}, {0}};
+    enum cli_status status = cli_options(&cli_stats, argc, argv, options, NULL, 0);
+    if (status != CLI_DONE) {
+        return status;
+    }
+    struct cli_client *client = NULL;
+    struct cli_response response = {0};
+    struct daybook_error err = {0};
+    enum daybook_code code = cli_client_new(url, &client, &err);
+    if (code == DAYBOOK_OK) {
+        code = cli_client_request(client, "/v1/stats", NULL, &response, &err);
+    }
+    status = code == DAYBOOK_OK ? print_stats(client, &response, json)
+                                : cli_error(cli_status_of(code), "stats: %s", err.message);
+    dbk_text_release(&response.body);
+    cli_client_free(client);
+    return status;
+}
+
+const struct cli_command cli_stats = {
+    "stats", "[--json] [--url URL]", "shows the journal and every consumer",
+    "  --json     the answer of GET /v1/stats as it is\n"
+    "  --url URL  the daemon; else DAYBOOK_URL, else http://127.0.0.1:8377\n\n"
+    "  daybook stats\n"
+    "  daybook stats --json | jq .consumers\n",
+    run};
