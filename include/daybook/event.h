@@ -44,25 +44,26 @@ struct daybook_event_names {
 };
 
 /** Checks an event against rules E2 to E5.
- * @param event borrowed. @param limits borrowed; NULL: the defaults. @param err optional, written on failure: which
- *   member, why, and for JSON the byte offset in the record.
- * Returns OK; refused: INVALID_EVENT, MALFORMED_JSON, TOO_LARGE; retry: NO_MEMORY (only for a record
- * with more than 512 member names open at once); misuse: BAD_ARGUMENT (no event). Threads: any. */
+ * @param event borrowed. @param limits borrowed; NULL: the defaults. @param err optional, written
+ *   on failure: which member, why, and for JSON the byte offset in the record.
+ * Returns OK; refused: INVALID_EVENT, MALFORMED_JSON, TOO_LARGE; retry: NO_MEMORY (only for a
+ * record with more than 512 member names open at once); misuse: BAD_ARGUMENT (no event). Threads:
+ * any. */
 DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_event_check(
     const struct daybook_event *event, const struct daybook_event_limits *limits,
     struct daybook_error *err);
 
 /** Reads an event from its flat JSON form: the object itself is the record, and its top-level
  * members `request_id`, `namespace`, `subject` and, if there, `observed_at` are the fields.
- * The result has passed `daybook_event_check`. A number as `observed_at` counts by its exact value, so
- * that 1.7e15 is one of microseconds; null is refused. What is malformed is told before what is refused,
- * wherever it stands.
- * @param limits borrowed; NULL: the defaults. @param err optional: its offset counts from the first
- *   byte of `json`.
+ * The result has passed `daybook_event_check`. A number as `observed_at` counts by its exact value
+ * (1.7e15 is a number of microseconds); null is refused. What is malformed is told before what is
+ * refused, wherever it stands.
  * @param json borrowed; white space around the object is not part of the record.
+ * @param limits borrowed; NULL: the defaults.
  * @param names storage for names with escapes; `ret_event` borrows from it and from `json`.
  * @param ret_event written on success only, except that `request_id` is filled as soon as it is
  *   known, so that an error can name the event (zero it before the call).
+ * @param err optional; its offset counts from the first byte of `json`.
  * Returns as `daybook_event_check`. Threads: any. */
 DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_event_from_json(
     struct daybook_bytes json, const struct daybook_event_limits *limits,
@@ -70,9 +71,9 @@ DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_event_from_json(
 
 /** Whether two events with one request_id are the same fact (E6): namespace and subject equal as
  * bytes, records equal as JSON values but for a top-level member `observed_at`.
- * Both records must have passed `daybook_event_check`; other input yields false, never a crash. Where
- * there is no memory for records with more than 512 members in another order it is slower, not wrong.
- * Threads: any. */
+ * Both records must have passed `daybook_event_check`; other input yields false, never a crash.
+ * Where there is no memory for records with more than 512 members in another order it is slower,
+ * not wrong. Threads: any. */
 DAYBOOK_API bool daybook_event_same_fact(const struct daybook_event *a,
                                          const struct daybook_event *b);
 
@@ -92,7 +93,8 @@ DAYBOOK_API size_t daybook_time_format(int64_t us, char *buf);
 #define DAYBOOK_REQUEST_ID_MINTED_BYTES 40u /**< `req_` and 36 characters */
 /** Mints a request id of the form uuidv7 for a producer (E2); the journal itself never does.
  * @param unix_ms milliseconds since the epoch, 0 to 2^48 - 1. @param random 10 bytes of entropy.
- * @param ret_id at least DAYBOOK_REQUEST_ID_MINTED_BYTES + 1 bytes, NUL-terminated. Threads: any. */
+ * @param ret_id at least DAYBOOK_REQUEST_ID_MINTED_BYTES + 1 bytes, NUL-terminated. Threads:
+ * any. */
 DAYBOOK_API void daybook_request_id_from(uint64_t unix_ms, const uint8_t random[10], char *ret_id);
 
 #ifdef __cplusplus

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The door: whether an event obeys E2 to E5, and an event out of its flat JSON form. One pass over the
- * record; nothing is allocated unless more than 512 member names are open at once. Threads: any.
+ * The door: whether an event obeys E2 to E5, and an event out of its flat JSON form. One pass over
+ * the record; nothing is allocated unless more than 512 member names are open at once. Threads:
+ * any.
  */
 #include <daybook/event.h>
 
@@ -144,7 +145,7 @@ enum daybook_code daybook_event_check(const struct daybook_event *event,
     return code == DAYBOOK_OK ? dbk_json_check_object(event->record, err) : code;
 }
 
-/* --- from JSON ---------------------------------------------------------------------------------- */
+/* --- from JSON -------------------------------------------------------------------------------- */
 
 enum member { REQUEST_ID, NAMESPACE, SUBJECT, OBSERVED_AT, MEMBERS };
 
@@ -177,8 +178,8 @@ static enum member member_of(const struct dbk_json *scan)
     return MEMBERS;
 }
 
-/* The text of a string field: borrowed from the JSON, or unescaped into `storage`. Of a text that is
- * too long only its length is right; check_length refuses it before it is read. */
+/* The text of a string field: borrowed from the JSON, or unescaped into `storage`. Of a text that
+ * is too long only its length is right; check_length refuses it before it is read. */
 static struct daybook_bytes field_text(const struct field *field, char *storage)
 {
     struct daybook_bytes token = field->token;

@@ -212,7 +212,7 @@ static void test_E4_record_of_an_event(void **state)
     checks(&event, &any, DAYBOOK_MALFORMED_JSON, "byte 0");
 }
 
-/* --- E5 ----------------------------------------------------------------------------------------- */
+/* --- E5 --------------------------------------------------------------------------------------- */
 
 static void time_is(const char *s, const char *formatted)
 {
@@ -358,7 +358,7 @@ static void test_E5_range_of_microseconds(void **state)
     checks(&event, &any, DAYBOOK_INVALID_EVENT, "2000 to 2099");
 }
 
-/* --- from JSON ---------------------------------------------------------------------------------- */
+/* --- from JSON -------------------------------------------------------------------------------- */
 
 struct parsed {
     struct daybook_event event;
@@ -539,7 +539,7 @@ static void test_E5_from_json_observed_at(void **state)
     observed_is("{\"a\":1}", DAYBOOK_INVALID_EVENT, "observed_at has to be", 0);
 }
 
-/* --- E6 ----------------------------------------------------------------------------------------- */
+/* --- E6 --------------------------------------------------------------------------------------- */
 
 static bool same(const char *a, const char *b)
 {
@@ -639,7 +639,7 @@ static void test_E6_records_that_passed_no_check_are_never_the_same(void **state
     assert_false(daybook_event_same_fact(&a, &b));
 }
 
-/* --- NDJSON ------------------------------------------------------------------------------------- */
+/* --- NDJSON ----------------------------------------------------------------------------------- */
 
 struct wanted_line {
     uint64_t number;

@@ -2,9 +2,9 @@
 /*
  * NDJSON apart into lines (P): ingest and `append` both use it.
  *
- * Lines end in LF or CRLF, the last one may end with the text. Blank lines (nothing but spaces, tabs
- * and CR) are skipped but counted. A UTF-8 byte order mark at the very start is tolerated. A CR alone
- * ends nothing. Threads: any; a splitter by one at a time.
+ * Lines end in LF or CRLF, the last one may end with the text. Blank lines (nothing but spaces,
+ * tabs and CR) are skipped but counted. A UTF-8 byte order mark at the very start is tolerated. A
+ * CR alone ends nothing. Threads: any; a splitter by one at a time.
  */
 #ifndef DBK_EVENT_NDJSON_H
 #define DBK_EVENT_NDJSON_H
@@ -28,8 +28,8 @@ struct dbk_ndjson {
 void dbk_ndjson_init(struct dbk_ndjson *ndjson, struct daybook_bytes text,
                      enum dbk_ndjson_more more);
 
-/* The next line that is not blank, without its newline, borrowed from the text, and its number from 1.
- * False when there is none. */
+/* The next line that is not blank, without its newline, borrowed from the text, and its number from
+ * 1. False when there is none. */
 bool dbk_ndjson_next(struct dbk_ndjson *ndjson, struct daybook_bytes *ret_line,
                      uint64_t *ret_number);
 

@@ -2,11 +2,11 @@
 /*
  * The same-fact comparison (E6): two records as JSON values, without trees and without recursion.
  *
- * Both are walked side by side. As long as their members come in the same order nothing else is needed;
- * at the first that does not, the members of the second object are put in order once, and looked up.
- * So the cost is n log n whatever the order. The room for that is on the stack up to 512 members and
- * allocated beyond; when there is no memory the members are searched one by one, slowly and as rightly.
- * Threads: any.
+ * Both are walked side by side. As long as their members come in the same order nothing else is
+ * needed; at the first that does not, the members of the second object are put in order once, and
+ * looked up. So the cost is n log n whatever the order. The room for that is on the stack up to 512
+ * members and allocated beyond; when there is no memory the members are searched one by one, slowly
+ * and as rightly. Threads: any.
  */
 #include <daybook/event.h>
 

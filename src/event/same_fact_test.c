@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * E6 as properties: the comparison is an equivalence; order, white space, spelling of numbers and
- * escapes keep it; any change of a value breaks it. Values are made and spelled at random from a seed
- * that is printed (DAYBOOK_TEST_SEED chooses it). And many members, and no memory.
+ * escapes keep it; any change of a value breaks it. Values are made and spelled at random from a
+ * seed that is printed (DAYBOOK_TEST_SEED chooses it). And many members, and no memory.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,7 +25,7 @@
 #define TEXT_MAX (64u * 1024u)
 #define ROUNDS 600u
 
-/* --- memory that runs out ----------------------------------------------------------------------- */
+/* --- memory that runs out --------------------------------------------------------------------- */
 
 void *__real_malloc(size_t bytes);
 void *__wrap_malloc(size_t bytes);
@@ -39,7 +39,7 @@ void *__wrap_malloc(size_t bytes)
     return memory_is_out ? NULL : __real_malloc(bytes);
 }
 
-/* --- chance ------------------------------------------------------------------------------------- */
+/* --- chance ----------------------------------------------------------------------------------- */
 
 static uint64_t chance_state;
 
@@ -56,7 +56,7 @@ static unsigned below(unsigned n)
     return (unsigned)(chance() % n);
 }
 
-/* --- values ------------------------------------------------------------------------------------- */
+/* --- values ----------------------------------------------------------------------------------- */
 
 enum node_kind { NODE_OBJECT, NODE_ARRAY, NODE_STRING, NODE_NUMBER, NODE_WORD };
 
@@ -126,7 +126,7 @@ static void make_tree(struct tree *tree)
     }
 }
 
-/* --- spelling ----------------------------------------------------------------------------------- */
+/* --- spelling --------------------------------------------------------------------------------- */
 
 struct spelling {
     char *text;
@@ -343,7 +343,7 @@ static void change(struct tree *tree)
     }
 }
 
-/* --- properties --------------------------------------------------------------------------------- */
+/* --- properties ------------------------------------------------------------------------------- */
 
 static bool same(struct spelling a, struct spelling b)
 {
@@ -430,7 +430,7 @@ static void test_E6_any_flipped_digit_of_a_long_number_counts(void **state)
     }
 }
 
-/* --- many members ------------------------------------------------------------------------------- */
+/* --- many members ----------------------------------------------------------------------------- */
 
 /* {"m<i>":<i>,...}, i from 0 up, or from the last down. */
 static struct spelling many(unsigned count, bool down)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Times as E5 reads and writes them: RFC 3339 with a zone, microseconds since the Unix epoch. The
- * calendar is the proleptic Gregorian one, computed here; no locale, no zone database. Threads: any.
+ * calendar is the proleptic Gregorian one, computed here; no locale, no zone database. Threads:
+ * any.
  */
 #include <daybook/event.h>
 

@@ -2,11 +2,11 @@
 /*
  * The JSON scanner (P): bytes in, tokens out; no tree, no recursion, no copy.
  *
- * It takes RFC 8259 in valid UTF-8 and nothing else, and tells two kinds of fault apart: *malformed*
- * (not RFC 8259, or not UTF-8) and *refused* (JSON that rule E4 does not take: a member name twice
- * in one object, U+0000, a lone surrogate, nesting deeper than 64, a top level that is no object).
- * A refusal does not end the scan, because malformed bytes further on are the graver answer; only
- * too deep a nesting does. Offsets are of the first byte at fault, from 0.
+ * It takes RFC 8259 in valid UTF-8 and nothing else, and tells two kinds of fault apart:
+ * *malformed* (not RFC 8259, or not UTF-8) and *refused* (JSON that rule E4 does not take: a member
+ * name twice in one object, U+0000, a lone surrogate, nesting deeper than 64, a top level that is
+ * no object). A refusal does not end the scan, because malformed bytes further on are the graver
+ * answer; only too deep a nesting does. Offsets are of the first byte at fault, from 0.
  *
  * Everywhere below a string token is its raw bytes with both quotes. Functions that say "scanned"
  * take text that this scanner has passed; on other text they return something, and never read
@@ -74,8 +74,8 @@ struct dbk_json_names {
 
 void dbk_json_names_init(struct dbk_json_names *names);
 void dbk_json_names_release(struct dbk_json_names *names);
-/* Adds a name that stands at `offset` of the text; `hash` is its dbk_json_string_hash. False: no memory,
- * and nothing was added. */
+/* Adds a name that stands at `offset` of the text; `hash` is its dbk_json_string_hash. False: no
+ * memory, and nothing was added. */
 bool dbk_json_names_add(struct dbk_json_names *names, uint32_t hash, size_t offset);
 /* Sorts the names from `base` on, so that dbk_json_names_find finds among them. */
 void dbk_json_names_sort(struct dbk_json_names *names, uint32_t base, struct daybook_bytes text);
@@ -107,8 +107,9 @@ struct dbk_json {
     size_t refusal_at;
 };
 
-/* Begins to scan one JSON text with optional white space around it. `text` is borrowed for as long as
- * the scan. `names`: initialised scratch, borrowed; NULL: names that stand twice are not looked for. */
+/* Begins to scan one JSON text with optional white space around it. `text` is borrowed for as long
+ * as the scan. `names`: initialised scratch, borrowed; NULL: names that stand twice are not looked
+ * for. */
 void dbk_json_init(struct dbk_json *json, struct daybook_bytes text, struct dbk_json_names *names);
 
 /* The next token. After FAULT or END the same again. */
@@ -120,14 +121,14 @@ struct daybook_bytes dbk_json_token_bytes(const struct dbk_json *json);
 /* Notes a refusal of the caller's own (DBK_JSON_NOT_OBJECT); the first one counts. */
 void dbk_json_refuse(struct dbk_json *json, enum dbk_json_fault fault, size_t at);
 
-/* After FAULT or END: OK, MALFORMED_JSON, INVALID_EVENT, TOO_LARGE or NO_MEMORY, with the offset and
- * the reason in `err` (optional). */
+/* After FAULT or END: OK, MALFORMED_JSON, INVALID_EVENT, TOO_LARGE or NO_MEMORY, with the offset
+ * and the reason in `err` (optional). */
 enum daybook_code dbk_json_verdict(const struct dbk_json *json, struct daybook_error *err);
 
 /* Scans a whole text as E4 wants a record, its size apart. Codes as dbk_json_verdict. */
 enum daybook_code dbk_json_check_object(struct daybook_bytes text, struct daybook_error *err);
 
-/* --- strings ------------------------------------------------------------------------------------ */
+/* --- strings ---------------------------------------------------------------------------------- */
 
 /* The bytes of a scanned string token after unescaping, one after the other. */
 struct dbk_json_chars {
@@ -138,11 +139,12 @@ struct dbk_json_chars {
 };
 
 void dbk_json_chars_init(struct dbk_json_chars *chars, struct daybook_bytes token);
-/* The next byte of UTF-8, -1 at the end. A lone surrogate comes as three bytes, as if it were one. */
+/* The next byte of UTF-8, -1 at the end. A lone surrogate comes as three bytes, as if it were
+ * one. */
 int dbk_json_chars_next(struct dbk_json_chars *chars);
 
-/* Unescapes a scanned string token into `buf` (not NUL-terminated). Returns the number of bytes that
- * it takes; when that is more than `room`, `buf` holds the first `room` of them. */
+/* Unescapes a scanned string token into `buf` (not NUL-terminated). Returns the number of bytes
+ * that it takes; when that is more than `room`, `buf` holds the first `room` of them. */
 size_t dbk_json_string_decode(struct daybook_bytes token, char *buf, size_t room);
 
 /* Orders two scanned string tokens by code point after unescaping: < 0, 0, > 0. */
@@ -156,24 +158,24 @@ uint32_t dbk_json_string_hash(struct daybook_bytes token);
 
 /* The most that n bytes become in dbk_json_escape. */
 #define DBK_JSON_ESCAPED_MAX(n) (6u * (n) + 2u)
-/* Writes `text` as a JSON string with its quotes. What is not UTF-8 becomes U+FFFD, so that the result
- * is always JSON. Returns the number of bytes that it takes; when that is more than `room`, `buf`
- * holds what fits (not NUL-terminated). */
+/* Writes `text` as a JSON string with its quotes. What is not UTF-8 becomes U+FFFD, so that the
+ * result is always JSON. Returns the number of bytes that it takes; when that is more than `room`,
+ * `buf` holds what fits (not NUL-terminated). */
 size_t dbk_json_escape(struct daybook_bytes text, char *buf, size_t room);
 
 /* The length of the valid UTF-8 sequence at `at` (1 to 4), 0 when there is none. `at` < `end`. */
 unsigned dbk_utf8_length(const char *at, const char *end);
 
-/* --- numbers ------------------------------------------------------------------------------------ */
+/* --- numbers ---------------------------------------------------------------------------------- */
 
 /* Whether two scanned number tokens have the same exact decimal value, whatever their length. */
 bool dbk_json_number_equal(struct daybook_bytes a, struct daybook_bytes b);
 
-/* The value of a scanned number token, if it is exactly an integer of 64 bits (`5.0` and `1e3` are).
- * `ret_value` is untouched when it is not. */
+/* The value of a scanned number token, if it is exactly an integer of 64 bits (`5.0` and `1e3`
+ * are). `ret_value` is untouched when it is not. */
 bool dbk_json_number_int64(struct daybook_bytes token, int64_t *ret_value);
 
-/* --- walking scanned text ----------------------------------------------------------------------- */
+/* --- walking scanned text --------------------------------------------------------------------- */
 
 /* One member of an object, or one element of an array (then `name` is empty). Borrowed. */
 struct dbk_json_item {
@@ -189,16 +191,16 @@ struct dbk_json_walk {
     bool object;
 };
 
-/* `container`: scanned text of an object or array, white space around it allowed. Returns whether it
- * is one. */
+/* `container`: scanned text of an object or array, white space around it allowed. Returns whether
+ * it is one. */
 bool dbk_json_walk_init(struct dbk_json_walk *walk, struct daybook_bytes container);
 /* The next one; false when there is none left. */
 bool dbk_json_walk_next(struct dbk_json_walk *walk, struct dbk_json_item *ret_item);
 
 /* Checks a whole text as an array whose elements are judged one by one later: OK or MALFORMED_JSON
- * with the offset, TOO_LARGE. What E4 refuses inside an element passes here (of an element that nests
- * too deep only strings and brackets are counted), so that the fault is that element's alone. After OK
- * the elements come from dbk_json_walk_next. */
+ * with the offset, TOO_LARGE. What E4 refuses inside an element passes here (of an element that
+ * nests too deep only strings and brackets are counted), so that the fault is that element's alone.
+ * After OK the elements come from dbk_json_walk_next. */
 enum daybook_code dbk_json_check_array(struct daybook_bytes text, struct daybook_error *err);
 
 /* Copies a scanned value so that it is one line: LF and CR, which stand only between tokens, become

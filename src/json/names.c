@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names that stand twice in one object. Each name is kept as a hash and an offset while its object is
- * open. When it closes, a few are compared each with each; many are sorted by hash and then by name,
- * so that no choice of names, colliding hashes included, costs more than n log n comparisons.
+ * Names that stand twice in one object. Each name is kept as a hash and an offset while its object
+ * is open. When it closes, a few are compared each with each; many are sorted by hash and then by
+ * name, so that no choice of names, colliding hashes included, costs more than n log n comparisons.
  * Up to DBK_JSON_NAMES_FIXED names nothing is allocated. Threads: any; a scratch by one at a time.
  */
 #include "json/scan.h"

@@ -2,9 +2,9 @@
 /*
  * Numbers of JSON by exact decimal value, of any length and exponent, without allocation.
  *
- * A number is taken as 0.d1d2...dn times ten to (e + shift): the digits without zeros at either end;
- * e, the exponent as it was written, may itself be longer than any machine word and stays text; shift
- * is where the point stands, bounded by the length of the text. Threads: any.
+ * A number is taken as 0.d1d2...dn times ten to (e + shift): the digits without zeros at either
+ * end; e, the exponent as it was written, may itself be longer than any machine word and stays
+ * text; shift is where the point stands, bounded by the length of the text. Threads: any.
  */
 #include "json/json.h"
 

@@ -117,8 +117,8 @@ static int32_t scan_hex4(struct dbk_json *json, size_t at)
     return unit;
 }
 
-/* A \u escape at `at` (its backslash), with the second half of a pair. Returns the offset behind it,
- * 0 on a fault. */
+/* A \u escape at `at` (its backslash), with the second half of a pair. Returns the offset behind
+ * it, 0 on a fault. */
 static size_t scan_unicode_escape(struct dbk_json *json, size_t at)
 {
     int32_t unit = scan_hex4(json, at + 2);

@@ -211,7 +211,8 @@ bool dbk_json_string_is(struct daybook_bytes token, struct daybook_bytes plain)
     return dbk_json_chars_next(&chars) < 0;
 }
 
-/* The hash takes the bytes eight at a time, the last ones filled up with zeros, and their number. */
+/* The hash takes the bytes eight at a time, the last ones filled up with zeros, and their
+ * number. */
 static uint64_t mix(uint64_t hash, uint64_t word)
 {
     hash = (hash ^ word) * HASH_FACTOR;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Walking over text that the scanner has passed: only brackets and strings are looked at, so a member
- * costs what its bytes cost. Also the elements of a top-level array. Threads: any.
+ * Walking over text that the scanner has passed: only brackets and strings are looked at, so a
+ * member costs what its bytes cost. Also the elements of a top-level array. Threads: any.
  */
 #include "json/json.h"
 

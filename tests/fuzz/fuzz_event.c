@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fuzz target of the event room: any bytes are NDJSON, each line an event, neighbours compared; and a
- * time.
+ * Fuzz target of the event room: any bytes are NDJSON, each line an event, neighbours compared; and
+ * a time.
  */
 #include "fuzz.h"
 

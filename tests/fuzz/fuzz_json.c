@@ -102,7 +102,8 @@ static void try_scalars(struct daybook_bytes text)
     }
 }
 
-/* A record that was taken: its walk sees what its tokens were, and one line of it is still taken. */
+/* A record that was taken: its walk sees what its tokens were, and one line of it is still
+ * taken. */
 static void try_record(struct daybook_bytes text)
 {
     struct dbk_json json;

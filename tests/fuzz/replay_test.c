@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Replays corpora through a fuzz target as an ordinary test: every file of the folders that are given,
- * whole, and cut short after each of its bytes when it is small.
+ * Replays corpora through a fuzz target as an ordinary test: every file of the folders that are
+ * given, whole, and cut short after each of its bytes when it is small.
  */
 #include <setjmp.h>
 #include <stdarg.h>

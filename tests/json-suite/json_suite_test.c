@@ -3,9 +3,9 @@
  * The scanner held against a public conformance suite, every file by name (README.md, LICENSE).
  *
  * y_ files are JSON: they are taken, or stand in the table of what E4 refuses, with the reason. n_
- * files are not JSON: they are malformed, or stand in the table. i_ files and those of test_transform
- * may go either way by RFC 8259: what they do here stands in the table. A file that is not in the
- * suite, or is not met, fails the test.
+ * files are not JSON: they are malformed, or stand in the table. i_ files and those of
+ * test_transform may go either way by RFC 8259: what they do here stands in the table. A file that
+ * is not in the suite, or is not met, fails the test.
  */
 #include <setjmp.h>
 #include <stdarg.h>
