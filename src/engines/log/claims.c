@@ -147,6 +147,7 @@ void dbk_walk_begin(struct dbk_state *state, struct dbk_walk *walk, uint32_t con
     p->key_run = claim->key_run == 0 ? 1 : claim->key_run;
     p->hand_outs_max =
         claim->hand_outs_max == 0 ? state->options.attempts_max : claim->hand_outs_max;
+    p->looked = 0;
     p->begun = false;
     p->taken = 0;
     p->taken_bytes = 0;
@@ -347,6 +348,9 @@ void dbk_walk_drop(struct dbk_state *state, struct dbk_walk *walk, uint32_t i, e
         }
     }
     p->runs[run].closed = true;
+    if (c != NULL) {
+        dbk_clock_set(state, c, p->now_us);
+    }
     if (why == DBK_DROP_MALFORMED) {
         condemn(walk, run, walk->picks[i].position, walk->picks[i].attempt - 1,
                 DAYBOOK_REASON_MALFORMED);
@@ -354,7 +358,7 @@ void dbk_walk_drop(struct dbk_state *state, struct dbk_walk *walk, uint32_t i, e
         uint32_t key = p->runs[run].key;
         uint32_t hold = dbk_hold_find(c, key);
 
-        if (hold == 0 && c->holds < DBK_HOLDS_MAX) {
+        if (hold == 0 && c->holds < DBK_HOLDS_MAX && state->keys[key].first != 0) {
             hold = dbk_lease_add(state, c, DBK_LEASE_HOLD, key, 0, 0);
         }
         if (hold != 0) {

@@ -419,14 +419,11 @@ void dbk_state_rewind(struct dbk_state *state, uint32_t consumer, uint64_t token
         if (l->kind != DBK_LEASE_EVENT || l->token >= token_floor) {
             continue;
         }
-        if (dbk_lease_is_live(l, now_us)) {
-            l->kept_token = l->token;
-            continue;
-        }
-        dbk_lease_off(state, c, i);
-        l->kept_token = 0;
+        l->kept_token = dbk_lease_is_live(l, now_us) ? l->token : 0;
         l->attempt = 0;
-        l->refunded = 1;
+        if (l->kept_token == 0 && !dbk_consumer_unresolved(state, c, l->slot)) {
+            dbk_lease_remove(state, c, i);
+        }
     }
     for (uint32_t entry = 0; entry < state->directory_count; entry++) {
         c->acknowledged[entry] = 0;

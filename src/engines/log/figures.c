@@ -124,7 +124,7 @@ void dbk_state_consumer_stats(struct dbk_state *state, uint32_t consumer, int64_
     ret->drained = unresolved == 0;
     ret->oldest_pending_age_us = age(ret->pending, pending_least, now_us);
     ret->oldest_unresolved_age_us = age(unresolved, unresolved_least, now_us);
-    ret->start = c->start_time_us == DAYBOOK_TIME_UNSET ? c->start : 0;
+    ret->start = c->start;
     ret->newer_version = newer;
 }
 

@@ -181,6 +181,10 @@ void dbk_key_release(struct dbk_state *s, uint32_t key)
         if (hold != 0) {
             dbk_lease_remove(s, c, hold);
         }
+    }
+    for (uint32_t i = 0; i < s->consumer_count; i++) {
+        const struct dbk_consumer *c = s->consumers[i];
+
         if (c->keys[key].next != 0 || c->keys[key].leases != 0) {
             return;
         }

@@ -335,8 +335,8 @@ void dbk_state_remove_segments(struct dbk_state *state, uint32_t below_segment_n
 /* ---- figures ------------------------------------------------------------------------------------------ */
 
 /* Bounded: at most a few milliseconds at a million stored events (S1 to S3). consumer 0: everything is
- * pending (S2). The name and last_claim_at_us are left to the caller (untouched). `start` is 0 while a
- * start time lies ahead, and for consumer 0. */
+ * pending (S2). The name and last_claim_at_us are left to the caller (untouched). `start` is
+ * UINT64_MAX while a start time lies ahead, 0 for consumer 0. */
 void dbk_state_consumer_stats(struct dbk_state *state, uint32_t consumer, int64_t now_us,
                               struct daybook_consumer_stats *ret);
 struct dbk_state_stats {

@@ -142,8 +142,8 @@ struct dbk_decision dbk_state_decide(const struct dbk_state *state, uint32_t con
     case DBK_SETTLE_EXTEND:
         decision = decide_extend(standing, lease, hand_out.token, now_us);
         if (decision.effect &&
-            dbk_time_add(now_us, (int64_t)lease_ms * 1000) < lease->expires_at_us) {
-            decision.effect = false; /* it would end earlier than it stands (X1) */
+            dbk_time_add(now_us, (int64_t)lease_ms * 1000) <= lease->expires_at_us) {
+            decision.effect = false; /* it would end no later than it stands (X1) */
         }
         return decision; /* whoever asks for more time may be writing: an orphan goes on (P5) */
     case DBK_SETTLE_GIVE_UP:
@@ -225,7 +225,7 @@ static void settle_one(struct dbk_state *s, struct dbk_consumer *c, uint32_t slo
         l->refunded = 1;
     } else if (op == DBK_SETTLE_GIVE_UP) {
         dbk_lease_off(s, c, lease);
-    } else if (l->phase != DBK_LEASE_OFF && expires_at_us >= l->expires_at_us) {
+    } else if (l->phase != DBK_LEASE_OFF && expires_at_us > l->expires_at_us) {
         dbk_lease_run(s, c, lease, granted_at_us, expires_at_us);
     }
 }
