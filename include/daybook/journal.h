@@ -455,7 +455,7 @@ DAYBOOK_API uint32_t daybook_journal_changes(struct daybook_journal *journal);
 DAYBOOK_API void daybook_journal_wait(struct daybook_journal *journal, uint32_t seen,
                                       int64_t deadline_us);
 
-/** Ends every wait that is under way. Threads: any. */
+/** Ends every wait that is under way, and those that begin with a number read before. Threads: any. */
 DAYBOOK_API void daybook_journal_wake(struct daybook_journal *journal);
 
 /** The clock of deadlines, microseconds. Threads: any. */

@@ -21,6 +21,7 @@ enum dbk_rank {
     DBK_RANK_STAGE = 40,    /* log engine: stage and id index */
     DBK_RANK_SEGMENTS = 50, /* log engine: segment table */
     DBK_RANK_QUEUE = 60,    /* an append queue's list */
+    DBK_RANK_SINK = 65,     /* a destination's handle, against an interrupt */
     DBK_RANK_METRICS = 70,
     DBK_RANK_LOG = 80 /* one log line */
 };

@@ -12,8 +12,6 @@
  */
 #include "delivery/delivery.h"
 
-#define WAKE_AGAIN_US 20000 /* a journal's wait that began just after it was woken */
-
 enum daybook_caught_up daybook_drain_report_caught_up(const struct daybook_drain_report *report)
 {
     if (!report->counted) {
@@ -138,14 +136,20 @@ static void interrupt_sinks(struct daybook_worker *w)
     }
 }
 
-/* Whether nothing more is waited for: it is done, or its closing read has had its time. */
-static bool is_settled(struct daybook_worker *w, int64_t mono_us)
+/* Until when a worker is waited for, as far as it has come: no longer once it is done, for the time of
+ * a closing read once its figures are there. */
+static int64_t patience(struct daybook_worker *w)
 {
+    int64_t until_us = INT64_MAX;
+
     dbk_mutex_lock(&w->lock);
-    bool settled = w->stage == DBK_STAGE_DONE || (w->stage == DBK_STAGE_FIGURES &&
-                                                  mono_us >= w->stage_at_us + DBK_CLOSING_READ_US);
+    if (w->stage == DBK_STAGE_DONE) {
+        until_us = INT64_MIN;
+    } else if (w->stage == DBK_STAGE_FIGURES) {
+        until_us = w->stage_at_us + DBK_CLOSING_READ_US;
+    }
     dbk_mutex_unlock(&w->lock);
-    return settled;
+    return until_us;
 }
 
 /* The first worker that is still waited for; NULL: none. */
@@ -153,7 +157,7 @@ static struct daybook_worker *first_unsettled(struct daybook_worker *const *work
                                               int64_t mono_us)
 {
     for (size_t i = 0; i < count; i++) {
-        if (!is_settled(workers[i], mono_us)) {
+        if (patience(workers[i]) > mono_us) {
             return workers[i];
         }
     }
@@ -172,12 +176,32 @@ static void for_each_before(struct daybook_worker *const *workers, size_t count,
     }
 }
 
-/* Waits until every worker is settled or the margin is spent; acts at the deadline and at the time of
- * the reading. */
+/* Acts on those that are still silent, each time once: at the deadline, and at the time of the reading.
+ * Returns when to act again, or to give up. */
+static int64_t act(struct daybook_worker *const *workers, size_t count, int64_t deadline_us,
+                   int64_t mono_us, unsigned *acted)
+{
+    if (mono_us < deadline_us) {
+        return deadline_us;
+    }
+    if (*acted == 0) {
+        *acted = 1;
+        for_each_before(workers, count, DBK_STAGE_FIGURES, interrupt_sinks);
+    }
+    if (mono_us < deadline_us + DBK_CLOSING_READ_US) {
+        return deadline_us + DBK_CLOSING_READ_US;
+    }
+    if (*acted == 1) {
+        *acted = 2;
+        for_each_before(workers, count, DBK_STAGE_DONE, read_beside);
+    }
+    return deadline_us + DBK_DRAIN_MARGIN_US;
+}
+
+/* Waits until no worker is waited for any more, or the margin is spent. */
 static void wait_for_all(struct daybook_worker *const *workers, size_t count, int64_t deadline_us)
 {
-    bool interrupted = false;
-    bool reading = false;
+    unsigned acted = 0;
 
     while (true) {
         int64_t mono_us = dbk_worker_mono_us(workers[0]);
@@ -185,22 +209,12 @@ static void wait_for_all(struct daybook_worker *const *workers, size_t count, in
         if (w == NULL || mono_us >= deadline_us + DBK_DRAIN_MARGIN_US) {
             return;
         }
-        uint32_t seen = atomic_load(&w->word);
-        if (!interrupted && mono_us >= deadline_us) {
-            interrupted = true;
-            for_each_before(workers, count, DBK_STAGE_FIGURES, interrupt_sinks);
-        }
-        if (!reading && mono_us >= deadline_us + DBK_CLOSING_READ_US) {
-            reading = true;
-            for_each_before(workers, count, DBK_STAGE_DONE, read_beside);
-        }
-        int64_t next_us = !interrupted ? deadline_us
-                          : !reading   ? deadline_us + DBK_CLOSING_READ_US
-                                       : deadline_us + DBK_DRAIN_MARGIN_US;
-        int64_t left_us = next_us - mono_us;
-        if (!is_settled(w, mono_us)) {
-            dbk_futex_wait(&w->word, seen, left_us < WAKE_AGAIN_US ? left_us : WAKE_AGAIN_US);
-            daybook_journal_wake(w->journal);
+        uint32_t seen = atomic_load(&w->word); /* before its stage: no change of it is missed */
+        int64_t until_us = patience(w);
+        int64_t next_us = act(workers, count, deadline_us, mono_us, &acted);
+        next_us = until_us < next_us ? until_us : next_us;
+        if (next_us > mono_us) {
+            dbk_futex_wait(&w->word, seen, next_us - mono_us);
         }
     }
 }

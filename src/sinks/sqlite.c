@@ -47,9 +47,6 @@ enum daybook_code daybook_sqlite_open(const struct daybook_sqlite_options *optio
 #define PROGRESS_STEPS 400 /* steps of SQLite's machine between two looks at the deadline */
 #define STATEMENT_BYTES 2048u
 
-/* Above whatever may be held when a destination is interrupted; nothing is taken under it. */
-#define SINK_RANK ((enum dbk_rank)(DBK_RANK_QUEUE + 5))
-
 /* Parameters of the INSERT, in order; the usual columns follow. */
 enum parameter {
     PARAM_REQUEST_ID = 1,
@@ -707,7 +704,7 @@ enum daybook_code daybook_sqlite_open(const struct daybook_sqlite_options *optio
     s->path = path;
     s->os = dbk_os_posix();
     s->columns_mode = options->columns;
-    dbk_mutex_init(&s->lock, SINK_RANK);
+    dbk_mutex_init(&s->lock, DBK_RANK_SINK);
     *ret_sink = &s->head;
     return DAYBOOK_OK;
 }
