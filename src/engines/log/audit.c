@@ -261,6 +261,18 @@ static const char *audit_totals(const struct dbk_state *s, const struct recount 
     return NULL;
 }
 
+static bool key_is_awaited(const struct dbk_state *s, uint32_t key)
+{
+    for (uint32_t i = 0; i < s->consumer_count; i++) {
+        const struct dbk_key_view *view = &s->consumers[i]->keys[key];
+
+        if (view->leases != 0 || view->next == DBK_KEY_RESERVED) {
+            return true;
+        }
+    }
+    return false;
+}
+
 const char *dbk_state_audit(const struct dbk_state *state)
 {
     const struct dbk_bits *trees[] = {&state->stored, &state->givable, &state->droppable,
@@ -291,7 +303,13 @@ const char *dbk_state_audit(const struct dbk_state *state)
     }
     for (uint32_t i = 0; i < state->key_bucket_count; i++) {
         for (uint32_t at = state->key_buckets[i]; at != 0; at = state->keys[at].bucket_next) {
-            keys_empty += state->keys[at].first == 0 ? 1 : 0;
+            if (state->keys[at].first != 0) {
+                continue;
+            }
+            keys_empty++;
+            if (wrong == NULL && !key_is_awaited(state, at)) {
+                wrong = "a key without an event is kept for nobody";
+            }
         }
     }
     if (wrong == NULL && (dead != state->directory_dead || keys_empty != state->keys_empty)) {

@@ -12,6 +12,8 @@
 
 /* Tombstones that a directory may have whatever its size, so that small ones are not always moved. */
 #define DIRECTORY_DEAD_FREE 16u
+/* In a full index: 2 B an event for each of the two, against one more step of a look-up with 1. */
+#define ENTRIES_PER_BUCKET 2u
 /* Above it slot numbers would not fit beside DBK_REF_STAGED. */
 #define CHUNKS_LIMIT (UINT32_C(1) << 25)
 
@@ -75,9 +77,9 @@ enum daybook_code dbk_state_new(const struct dbk_state_options *options, struct 
     s->options.retain_us = options->retain_us < 0 ? 0 : options->retain_us;
     s->chunks_max = (uint32_t)options->stored_max + options->staged_max + 1;
     s->directory_max = 2 * s->chunks_max + 4 * DIRECTORY_DEAD_FREE;
-    s->id_bucket_count = s->chunks_max;
+    s->id_bucket_count = s->chunks_max / ENTRIES_PER_BUCKET + 1;
     s->keys_max = s->chunks_max + DBK_EMPTY_KEYS_MAX;
-    s->key_bucket_count = s->chunks_max;
+    s->key_bucket_count = s->chunks_max / ENTRIES_PER_BUCKET + 1;
     s->next_consumer_id = 1;
     carve_state(s, &carver);
     s->arena_bytes = carver.used;

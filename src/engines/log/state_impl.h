@@ -9,8 +9,8 @@
  * of an event in every bitmap, so that the order of bits is the order of positions. An entry whose
  * chunk emptied is a tombstone until the directory is compacted.
  *
- * What each table costs (resident, only where touched): slot 56 B and id bucket 4 B an event; 2 B an
- * event for bitmaps and directory with one consumer; 24 B a distinct key and 8 B more a consumer; a
+ * What each table costs (resident, only where touched): slot 56 B and id bucket 2 B an event; 2 B an
+ * event for bitmaps and directory with one consumer; 22 B a distinct key and 8 B more a consumer; a
  * lease entry 80 B and 4 B an event that is or was handed out.
  */
 #ifndef DBK_ENGINES_LOG_STATE_IMPL_H

@@ -620,6 +620,41 @@ static void test_K3_release_lets_a_late_ack_in(void **state)
     assert_int_equal(ack(w, c, 1, 1), DAYBOOK_OK);
 }
 
+static void test_K3_what_was_live_at_a_rewind_outlasts_a_release(void **state)
+{
+    struct world *w = *state;
+    uint32_t c = registered(w, "a");
+
+    publish(w, 1);
+    assert_int_equal(claim(w, c, 1, 1, 0), 1);
+    dbk_state_rewind(w->s, c, 2, SECOND);
+    dbk_state_rewind(w->s, c, 2, SECOND); /* a replay says it twice */
+    assert_int_equal(claim(w, c, 1, 1, LEASE_US), 1);
+    assert_int_equal(quarantine(w, c, 1, 1), DAYBOOK_OK);
+    dbk_state_release(w->s, c, 1);
+    assert_int_equal(claim(w, c, 1, 1, LEASE_US), 1);
+    assert_int_equal(w->walk->picks[0].attempt, 1);
+    dbk_state_rewind(w->s, c, 4, 9 * LEASE_US); /* nothing is live now */
+    assert_int_equal(ack(w, c, 1, 1), DAYBOOK_NOT_OUTSTANDING);
+    assert_int_equal(ack(w, c, 1, 3), DAYBOOK_NOT_OUTSTANDING);
+}
+
+static void test_R1_a_frame_of_an_older_hand_out_changes_nothing(void **state)
+{
+    struct world *w = *state;
+    uint32_t c = registered(w, "a");
+    struct dbk_settle_entry older = {.position = 1, .token = 1, .attempt_after = 0};
+
+    publish(w, 1);
+    assert_int_equal(claim(w, c, 1, 1, 0), 1);
+    assert_int_equal(claim(w, c, 1, 1, LEASE_US), 1);
+    dbk_state_apply_settle(w->s, c, DBK_SETTLE_REFUND, 0, 0, &older, 1);
+    dbk_state_apply_settle(w->s, c, DBK_SETTLE_GIVE_UP, 0, 0, &older, 1);
+    dbk_state_apply_settle(w->s, c, DBK_SETTLE_EXTEND, 900000, LEASE_US, &older, 1);
+    assert_int_equal(dbk_state_attempts(w->s, c, 1), 2);
+    assert_int_equal(dbk_state_next_expiry(w->s, c), 2 * LEASE_US);
+}
+
 static void test_R1_once_a_hand_out_and_the_lease_stays(void **state)
 {
     struct world *w = *state;
@@ -912,6 +947,8 @@ int main(void)
         WITH(test_K2_order_of_evaluation),
         WITH(test_K3_after_rewind_only_leases_live_then),
         WITH(test_K3_release_lets_a_late_ack_in),
+        WITH(test_K3_what_was_live_at_a_rewind_outlasts_a_release),
+        WITH(test_R1_a_frame_of_an_older_hand_out_changes_nothing),
         WITH(test_R1_once_a_hand_out_and_the_lease_stays),
         WITH(test_X1_extend_and_give_up),
         WITH(test_P2_nothing_is_delivered_without_a_consumer),

@@ -416,8 +416,9 @@ static void move_clock(struct world *w)
         w->now += (int64_t)below(w, 300) * SECOND - 150 * SECOND;
         return;
     case 3: /* exactly to an edge of some lease */
+    case 4:
         for (uint32_t i = 0; i < w->m.count && w->m.consumer_count > 0; i++) {
-            const struct m_mark *mark = &w->m.consumers[0].marks[i];
+            const struct m_mark *mark = &w->m.consumers[below(w, w->m.consumer_count)].marks[i];
 
             if (mark->lease.given && one_in(w, 3)) {
                 w->now = one_in(w, 2) ? mark->lease.expires : mark->lease.granted - 60 * SECOND;
@@ -552,7 +553,7 @@ static void do_retire(struct world *w)
 {
     uint32_t consumer = some_consumer(w);
 
-    if (!one_in(w, w->m.consumer_count > 1 ? 10 : 60)) {
+    if (!one_in(w, w->m.consumer_count > 1 ? 8 : 20)) {
         return;
     }
     frame_new(w, FRAME_RETIRE)->consumer = consumer;
@@ -613,6 +614,18 @@ static struct daybook_hand_out some_hand_out(struct world *w, uint32_t *ret_cons
                                         .token = below(w, (uint32_t)w->next_token + 1)};
 
     *ret_consumer = some_consumer(w);
+    if (w->m.consumer_count > 0 && one_in(w, 3)) { /* the last hand-out of some event */
+        const struct m_consumer *c = &w->m.consumers[below(w, w->m.consumer_count)];
+
+        for (uint32_t i = 0; i < w->m.count; i++) {
+            if (c->marks[i].token != 0 && one_in(w, 4)) {
+                *ret_consumer = c->id;
+                hand_out = (struct daybook_hand_out){.position = w->m.events[i].meta.position,
+                                                     .token = c->marks[i].token};
+                return hand_out;
+            }
+        }
+    }
     if (known > 0 && !one_in(w, 12)) {
         /* mostly one of the last */
         uint32_t back = 1 + (one_in(w, 3) ? below(w, known) : below(w, known < 12 ? known : 12));
@@ -777,7 +790,7 @@ static void walk_begin(struct world *w, uint32_t no)
                                   .bytes_max = one_in(w, 4) ? 50 + below(w, 600) : 0,
                                   .key_run = 1 + below(w, 4),
                                   .lease_ms = 1,
-                                  .hand_outs_max = 1 + below(w, 4)};
+                                  .hand_outs_max = 1 + below(w, 8)};
     uint32_t consumer = some_consumer(w);
 
     dbk_walk_begin(w->s, w->walks[no], consumer, &claim, w->now);
@@ -934,7 +947,7 @@ static void do_prune_or_reclaim(struct world *w)
     struct dbk_range ranges[RANGES];
     struct dbk_forget_list list = {.ranges = ranges, .max = one_in(w, 4) ? below(w, 3) : RANGES};
     uint64_t expected[M_EVENTS];
-    bool prune = one_in(w, 2);
+    bool prune = !one_in(w, 3);
     uint32_t events_max = 1 + below(w, 12);
     uint32_t could = prune ? m_prunable(&w->m, w->now, expected) : m_givables(&w->m, expected);
     uint32_t did = prune ? dbk_state_prune(w->s, w->now, events_max, &list)
@@ -1056,34 +1069,34 @@ static void replay(struct world *w)
 
 static void step(struct world *w)
 {
-    uint32_t what = below(w, 100);
+    uint32_t what = below(w, 120);
 
     move_clock(w);
-    if (what < 22 && (w->m.count < M_EVENTS / 2 || one_in(w, 2))) {
+    if (what < 30 && (w->m.count < M_EVENTS / 2 || one_in(w, 2))) {
         do_publish(w);
-    } else if (what < 52) {
+    } else if (what < 62) {
         do_walk(w);
-    } else if (what < 66) {
+    } else if (what < 76) {
         do_verdict(w, DBK_SETTLE_ACK);
-    } else if (what < 72) {
+    } else if (what < 86) {
         do_verdict(w, (enum dbk_settle_op)(DBK_SETTLE_REFUND + below(w, 3)));
-    } else if (what < 77) {
+    } else if (what < 90) {
         do_quarantine(w);
-    } else if (what < 82) {
-        do_operator(w);
-    } else if (what < 89) {
-        do_prune_or_reclaim(w);
-    } else if (what < 92) {
-        do_drop(w);
-    } else if (what < 94) {
-        do_register(w);
-    } else if (what < 95) {
-        do_retire(w);
     } else if (what < 96) {
+        do_operator(w);
+    } else if (what < 104) {
+        do_prune_or_reclaim(w);
+    } else if (what < 107) {
+        do_drop(w);
+    } else if (what < 109) {
+        do_register(w);
+    } else if (what < 112) {
+        do_retire(w);
+    } else if (what < 115) {
         do_rewind(w);
-    } else if (what < 98) {
+    } else if (what < 118) {
         do_stage(w);
-    } else if (what < 99) {
+    } else if (what < 119) {
         do_relocate(w);
     } else {
         do_damaged(w);
@@ -1102,7 +1115,7 @@ static void run(uint64_t seed, uint32_t operations)
     w->next_token = 1;
     w->segment = 1;
     w->m.next_consumer = 1;
-    w->m.retain_us = (int64_t)below(w, 100) * SECOND;
+    w->m.retain_us = (int64_t)below(w, 30) * SECOND;
     w->m.attempts_max = 3;
     w->s = state_new(w);
     for (uint32_t no = 0; no < WALKS; no++) {
