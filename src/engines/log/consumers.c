@@ -263,7 +263,7 @@ static void carve_consumer(const struct dbk_state *s, struct dbk_consumer *c,
                            struct dbk_carver *carver)
 {
     uint64_t entries = s->directory_max;
-    uint64_t leases = (uint64_t)s->chunks_max + DBK_ORPHANS_MAX + DBK_HOLDS_MAX + 1;
+    uint64_t leases = (uint64_t)s->chunks_max + DBK_ORPHANS_LIMIT + DBK_HOLDS_MAX + 1;
     uint64_t *eligible = dbk_carve(carver, dbk_bits_size(entries), sizeof(uint64_t));
 
     if (eligible != NULL) {

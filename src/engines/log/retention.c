@@ -116,17 +116,31 @@ uint32_t dbk_state_reclaim(struct dbk_state *state, uint32_t events_max,
 
 /* ---- drop ------------------------------------------------------------------------------------------- */
 
-/* Leases of dropped events that are over make room, if it is needed. */
-static void orphans_purge(struct dbk_state *s, struct dbk_consumer *c, int64_t now_us)
+static uint32_t orphans_kept(const struct dbk_state *s)
 {
-    for (uint32_t i = 1; i <= c->leases_used; i++) {
-        struct dbk_lease *l = &c->leases[i];
+    uint32_t kept = 0;
 
-        if (l->kind == DBK_LEASE_ORPHAN && !dbk_lease_is_live(l, now_us)) {
+    for (uint32_t i = 0; i < s->consumer_count; i++) {
+        kept += s->consumers[i]->orphans;
+    }
+    return kept;
+}
+
+/* Leases of dropped events that are over make room. They are kept until then, because a clock that goes
+ * back makes them live again (C5). */
+static void orphans_purge(struct dbk_state *s, int64_t now_us)
+{
+    for (uint32_t i = 0; i < s->consumer_count; i++) {
+        struct dbk_consumer *c = s->consumers[i];
+
+        for (uint32_t k = 1; c->orphans > 0 && k <= c->leases_used; k++) {
+            const struct dbk_lease *l = &c->leases[k];
             uint32_t key = l->key;
 
-            dbk_lease_remove(s, c, i);
-            dbk_key_release(s, key);
+            if (l->kind == DBK_LEASE_ORPHAN && !dbk_lease_is_live(l, now_us)) {
+                dbk_lease_remove(s, c, k);
+                dbk_key_release(s, key);
+            }
         }
     }
 }
@@ -146,19 +160,16 @@ static uint32_t leases_of(const struct dbk_state *s, uint32_t slot, int64_t now_
     return live;
 }
 
-/* Whether exactly so many can be dropped, with their leases and ranges. */
-static bool drop_fits(const struct dbk_state *s, uint32_t events, int64_t now_us,
-                      const struct dbk_forget_list *list, uint32_t orphans_max)
+/* What dropping the oldest so many takes; there are so many. */
+static void drop_needs(const struct dbk_state *s, uint32_t events, int64_t now_us,
+                       uint32_t *ret_ranges, uint32_t *ret_orphans)
 {
-    uint32_t orphans = 0;
-    uint32_t ranges = list->count;
     uint64_t next_stored = 0;
     uint64_t bit = 0;
     enum dbk_forget_reason before = 0;
 
-    if (s->droppable_count < events || (uint64_t)s->keys_empty + events > DBK_EMPTY_KEYS_MAX) {
-        return false;
-    }
+    *ret_ranges = 0;
+    *ret_orphans = 0;
     for (uint32_t i = 0; i < events; i++) {
         uint32_t slot = 0;
         enum dbk_forget_reason reason = 0;
@@ -167,19 +178,13 @@ static bool drop_fits(const struct dbk_state *s, uint32_t events, int64_t now_us
         slot = dbk_bit_slot(s, bit);
         reason = dbk_forget_counts_as(s, slot, DBK_FORGET_DROPPED);
         if (i == 0 || reason != before || next_stored != bit) {
-            ranges++;
+            (*ret_ranges)++;
         }
         before = reason;
-        orphans += leases_of(s, slot, now_us);
+        *ret_orphans += leases_of(s, slot, now_us);
         bit++;
         next_stored = dbk_bits_next(&s->stored, bit);
     }
-    for (uint32_t i = 0; i < s->consumer_count; i++) {
-        if (s->consumers[i]->orphans + orphans > DBK_ORPHANS_MAX) {
-            return false;
-        }
-    }
-    return ranges <= list->max && orphans <= orphans_max;
 }
 
 static struct dbk_orphan orphan_of(const struct dbk_state *s, const struct dbk_consumer *c,
@@ -214,15 +219,23 @@ uint32_t dbk_state_drop(struct dbk_state *state, uint32_t events, int64_t now_us
                         struct dbk_forget_list *list, struct dbk_orphan *orphans,
                         uint32_t orphans_max, uint32_t *ret_orphans)
 {
+    uint32_t ranges_needed = 0;
+    uint32_t orphans_needed = 0;
     uint32_t count = 0;
 
     *ret_orphans = 0;
-    for (uint32_t i = 0; i < state->consumer_count; i++) {
-        if (state->consumers[i]->orphans > DBK_ORPHANS_MAX / 2) {
-            orphans_purge(state, state->consumers[i], now_us);
-        }
+    if (events == 0 || state->droppable_count < events ||
+        (uint64_t)state->keys_empty + events > DBK_EMPTY_KEYS_MAX) {
+        return 0;
     }
-    if (events == 0 || !drop_fits(state, events, now_us, list, orphans_max)) {
+    drop_needs(state, events, now_us, &ranges_needed, &orphans_needed);
+    if (ranges_needed > list->max - list->count || orphans_needed > orphans_max) {
+        return 0;
+    }
+    if (orphans_kept(state) + orphans_needed > state->options.orphans_max) {
+        orphans_purge(state, now_us);
+    }
+    if (orphans_kept(state) + orphans_needed > state->options.orphans_max) {
         return 0;
     }
     for (uint32_t i = 0; i < events; i++) {
@@ -267,7 +280,8 @@ void dbk_state_apply_orphan(struct dbk_state *state, const struct dbk_orphan *or
         return;
     }
     if (lease == 0) {
-        if (c->orphans >= DBK_ORPHANS_MAX || state->keys_empty >= DBK_EMPTY_KEYS_MAX) {
+        if (orphans_kept(state) >= state->options.orphans_max ||
+            state->keys_empty >= DBK_EMPTY_KEYS_MAX) {
             return;
         }
         key = dbk_key_get(state, orphan->key_hash);
@@ -294,10 +308,13 @@ uint32_t dbk_state_orphans(const struct dbk_state *state, int64_t now_us, struct
             for (uint32_t at = c->orphan_buckets[k]; at != 0; at = c->leases[at].bucket_next) {
                 const struct dbk_lease *l = &c->leases[at];
 
-                if (!dbk_lease_is_live(l, now_us)) {
+                if (now_us != DAYBOOK_TIME_UNSET && !dbk_lease_is_live(l, now_us)) {
                     continue;
                 }
-                if (count < max) {
+                if (ret != NULL && count == max) {
+                    return count;
+                }
+                if (ret != NULL) {
                     ret[count] = orphan_of(state, c, l);
                 }
                 count++;

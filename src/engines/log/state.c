@@ -75,6 +75,9 @@ enum daybook_code dbk_state_new(const struct dbk_state_options *options, struct 
     }
     s->options = *options;
     s->options.retain_us = options->retain_us < 0 ? 0 : options->retain_us;
+    if (options->orphans_max == 0 || options->orphans_max > DBK_ORPHANS_LIMIT) {
+        s->options.orphans_max = DBK_ORPHANS_LIMIT;
+    }
     s->chunks_max = (uint32_t)options->stored_max + options->staged_max + 1;
     s->directory_max = 2 * s->chunks_max + 4 * DIRECTORY_DEAD_FREE;
     s->id_bucket_count = s->chunks_max / ENTRIES_PER_BUCKET + 1;

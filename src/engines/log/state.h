@@ -39,6 +39,8 @@ struct dbk_state_options {
     uint32_t staged_max;   /* events staged and not published, at most */
     int64_t retain_us;     /* negative: 0 */
     uint32_t attempts_max; /* default of hand_outs_max in a claim */
+    uint32_t orphans_max;  /* leases of dropped events kept at a time, lapsed ones included while
+                              there is room; 0 or above it: 65,536 */
     enum daybook_capacity_policy policy;
 };
 
@@ -314,14 +316,16 @@ struct dbk_orphan {
     uint64_t key_hash;
 };
 /* [state+stage] Drops the oldest events that nobody quarantined: exactly `events`, or none when there
- * are not so many or `orphans_max` would not hold the live leases. Returns how many. */
+ * are not so many, or `orphans_max` or the state's own limit would not hold the live leases. Leases of
+ * events dropped before that are over at `now_us` make room. Returns how many. */
 uint32_t dbk_state_drop(struct dbk_state *state, uint32_t events, int64_t now_us,
                         struct dbk_forget_list *list, struct dbk_orphan *orphans,
                         uint32_t orphans_max, uint32_t *ret_orphans);
 /* [state+stage] Recovery: forgets what is stored in the range. */
 void dbk_state_apply_forget(struct dbk_state *state, struct dbk_range range);
 void dbk_state_apply_orphan(struct dbk_state *state, const struct dbk_orphan *orphan);
-/* The live leases of dropped events; returns their number, writes at most `max`. */
+/* The leases of dropped events that are live at `now_us`, DAYBOOK_TIME_UNSET: all that are kept, at
+ * most `orphans_max`. Returns how many were written, at most `max`; with `ret` NULL how many there are. */
 uint32_t dbk_state_orphans(const struct dbk_state *state, int64_t now_us, struct dbk_orphan *ret,
                            uint32_t max);
 

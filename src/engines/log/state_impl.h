@@ -24,9 +24,9 @@
 
 #define DBK_CHUNK_EVENTS 64u
 #define DBK_LEASE_SKEW_US INT64_C(60000000) /* C5 */
-/* Leases of dropped events that one consumer may have at a time; keys without an event that may wait
- * for such a lease or a walk. Beyond them nothing more is given up until some end. */
-#define DBK_ORPHANS_MAX 65536u
+/* Leases of dropped events at a time, over all consumers, whatever the options say. Keys without an
+ * event that may wait for such a lease or a walk; beyond it nothing more is given up until some end. */
+#define DBK_ORPHANS_LIMIT 65536u
 #define DBK_EMPTY_KEYS_MAX 131072u
 /* Keys left alone after a read error, per consumer; beyond it a key is tried again at once. */
 #define DBK_HOLDS_MAX 4096u

@@ -36,6 +36,7 @@ static int setup(void **state)
                                         .staged_max = 16,
                                         .retain_us = 3600 * SECOND,
                                         .attempts_max = 3,
+                                        .orphans_max = 2,
                                         .policy = DAYBOOK_POLICY_DROP_OLDEST};
 
     memset(&w, 0, sizeof w);
@@ -806,6 +807,27 @@ static void test_P5_drops_exactly_or_none_and_the_lease_keeps_its_key(void **sta
     picked(w, 1, (uint64_t[]){3});
 }
 
+static void test_P5_leases_that_are_over_make_room_for_others(void **state)
+{
+    struct world *w = *state;
+    uint32_t c = registered(w, "a");
+    struct dbk_orphan orphans[4];
+    uint32_t count = 0;
+
+    for (uint64_t i = 1; i <= 4; i++) {
+        publish(w, i);
+    }
+    assert_int_equal(claim(w, c, 2, 1, 0), 2);
+    assert_int_equal(dbk_state_drop(w->s, 2, 0, &w->list, orphans, 4, &count), 2);
+    assert_int_equal(claim(w, c, 2, 1, SECOND), 2);
+    assert_int_equal(dbk_state_drop(w->s, 1, SECOND, &w->list, orphans, 4, &count), 0);
+    assert_int_equal(dbk_state_orphans(w->s, LEASE_US, orphans, 4), 0);
+    assert_int_equal(dbk_state_orphans(w->s, DAYBOOK_TIME_UNSET, orphans, 1), 1);
+    assert_int_equal(dbk_state_orphans(w->s, DAYBOOK_TIME_UNSET, NULL, 0), 2);
+    assert_int_equal(dbk_state_drop(w->s, 1, LEASE_US, &w->list, orphans, 4, &count), 1);
+    assert_int_equal(dbk_state_orphans(w->s, DAYBOOK_TIME_UNSET, NULL, 0), 1);
+}
+
 static void test_P6_quarantined_by_any_is_never_given_up(void **state)
 {
     struct world *w = *state;
@@ -956,6 +978,7 @@ int main(void)
         WITH(test_P3_prunes_past_the_window_lowest_first),
         WITH(test_P4_reclaims_behind_the_undelivered_and_after_a_rewind),
         WITH(test_P5_drops_exactly_or_none_and_the_lease_keeps_its_key),
+        WITH(test_P5_leases_that_are_over_make_room_for_others),
         WITH(test_P6_quarantined_by_any_is_never_given_up),
         WITH(test_S5_discarded_counts_as_discarded),
         WITH(test_S1_S3_figures),
