@@ -65,12 +65,49 @@ static enum daybook_code check_call(const struct daybook_journal *journal, const
     return code == DAYBOOK_OK ? check_now(now_us, err) : code;
 }
 
+/* J1: an operation that begins after its deadline does nothing. One that began in time is the engine's
+ * to cut short. */
+static enum daybook_code check_deadline(struct daybook_journal *journal, int64_t deadline_us,
+                                        struct daybook_error *err)
+{
+    if (deadline_us == DAYBOOK_NO_DEADLINE || journal->ops->monotonic_us(journal) < deadline_us) {
+        return DAYBOOK_OK;
+    }
+    return dbk_fail(err, DAYBOOK_TIMED_OUT, "the deadline had passed before the operation began");
+}
+
 /* ---- append ---------------------------------------------------------------------------------- */
 
 static void answer_all(struct daybook_append_result *results, size_t count, enum daybook_code code)
 {
     for (size_t i = 0; i < count; i++) {
         results[i] = (struct daybook_append_result){.code = code};
+    }
+}
+
+/* What the result of one event says, in words (A3, A4). */
+static void explain(const struct daybook_journal *journal, const struct daybook_event *event,
+                    const struct daybook_append_result *result, struct daybook_error *err)
+{
+    static const char *const limits[] = {[DAYBOOK_LIMIT_NONE] = "a limit",
+                                         [DAYBOOK_LIMIT_EVENTS] = "max_events",
+                                         [DAYBOOK_LIMIT_BYTES] = "max_bytes",
+                                         [DAYBOOK_LIMIT_DISK] = "the disk"};
+    const struct daybook_bytes id = event->request_id;
+
+    if (result->code == DAYBOOK_CONFLICT) {
+        (void)dbk_fail(err, DAYBOOK_CONFLICT, "%.*s is stored with other content", (int)id.len,
+                       id.data);
+    } else if (result->code == DAYBOOK_AT_CAPACITY) {
+        (void)dbk_fail(err, DAYBOOK_AT_CAPACITY,
+                       "full: %s is reached with %" PRIu64 " events retained (max_events %" PRIu64
+                       "); deliver what is pending, or raise it",
+                       limits[result->limit], result->retained, journal->capacity.events_max);
+    } else if (result->code == DAYBOOK_BACKEND) {
+        (void)dbk_fail(err, DAYBOOK_BACKEND,
+                       "%.*s cannot be compared with the stored event: unreadable, damaged, or "
+                       "stored by a newer version",
+                       (int)id.len, id.data);
     }
 }
 
@@ -95,11 +132,17 @@ enum daybook_code daybook_journal_append(struct daybook_journal *journal,
     if (code == DAYBOOK_OK) {
         code = daybook_event_check(event, &journal->capacity.events, err);
     }
+    if (code == DAYBOOK_OK) {
+        code = check_deadline(journal, deadline_us, err);
+    }
     answer_all(ret_result, 1, code);
     if (code != DAYBOOK_OK) {
         return code;
     }
     code = journal->ops->append_batch(journal, event, 1, now_us, deadline_us, ret_result, err);
+    if (code == DAYBOOK_OK) {
+        explain(journal, event, ret_result, err);
+    }
     return code != DAYBOOK_OK ? code : ret_result->code;
 }
 
@@ -145,6 +188,9 @@ enum daybook_code daybook_journal_append_batch(struct daybook_journal *journal,
     }
     if (code == DAYBOOK_OK) {
         code = check_now(now_us, err);
+    }
+    if (code == DAYBOOK_OK) {
+        code = check_deadline(journal, deadline_us, err);
     }
     if (code != DAYBOOK_OK) {
         answer_all(ret_results, count, code);
@@ -269,6 +315,9 @@ enum daybook_code daybook_journal_claim(struct daybook_journal *journal,
     if (code == DAYBOOK_OK) {
         code = check_claim(claim, err);
     }
+    if (code == DAYBOOK_OK) {
+        code = check_deadline(journal, deadline_us, err);
+    }
     if (code != DAYBOOK_OK) {
         return code;
     }
@@ -288,9 +337,10 @@ enum daybook_code daybook_journal_claim(struct daybook_journal *journal,
     return journal->ops->claim(journal, &filled, now_us, deadline_us, batch, err);
 }
 
-static enum daybook_code check_set(const struct daybook_journal *journal, const char *consumer,
+static enum daybook_code check_set(struct daybook_journal *journal, const char *consumer,
                                    const struct daybook_hand_out *set, size_t count, int64_t now_us,
-                                   const enum daybook_code *ret_codes, struct daybook_error *err)
+                                   int64_t deadline_us, const enum daybook_code *ret_codes,
+                                   struct daybook_error *err)
 {
     enum daybook_code code = check_call(journal, consumer, now_us, err);
 
@@ -300,7 +350,7 @@ static enum daybook_code check_set(const struct daybook_journal *journal, const 
     if (code == DAYBOOK_OK && count > 0) {
         code = check_pointer(ret_codes, "the array of codes", err);
     }
-    return code;
+    return code == DAYBOOK_OK && count > 0 ? check_deadline(journal, deadline_us, err) : code;
 }
 
 enum daybook_code daybook_journal_ack(struct daybook_journal *journal, const char *consumer,
@@ -308,7 +358,8 @@ enum daybook_code daybook_journal_ack(struct daybook_journal *journal, const cha
                                       int64_t now_us, int64_t deadline_us,
                                       enum daybook_code *ret_codes, struct daybook_error *err)
 {
-    enum daybook_code code = check_set(journal, consumer, set, count, now_us, ret_codes, err);
+    enum daybook_code code =
+        check_set(journal, consumer, set, count, now_us, deadline_us, ret_codes, err);
 
     if (code != DAYBOOK_OK || count == 0) {
         return code;
@@ -322,7 +373,8 @@ enum daybook_code daybook_journal_relinquish(struct daybook_journal *journal, co
                                              enum daybook_code *ret_codes,
                                              struct daybook_error *err)
 {
-    enum daybook_code code = check_set(journal, consumer, set, count, now_us, ret_codes, err);
+    enum daybook_code code =
+        check_set(journal, consumer, set, count, now_us, deadline_us, ret_codes, err);
 
     if (code != DAYBOOK_OK || count == 0) {
         return code;
@@ -336,7 +388,8 @@ enum daybook_code daybook_journal_extend(struct daybook_journal *journal, const 
                                          uint32_t lease_ms, int64_t now_us, int64_t deadline_us,
                                          enum daybook_code *ret_codes, struct daybook_error *err)
 {
-    enum daybook_code code = check_set(journal, consumer, set, count, now_us, ret_codes, err);
+    enum daybook_code code =
+        check_set(journal, consumer, set, count, now_us, deadline_us, ret_codes, err);
 
     if (code == DAYBOOK_OK && lease_ms > LEASE_MS_MAX) {
         code = dbk_fail(err, DAYBOOK_BAD_ARGUMENT, "a lease is at most %d ms, not %" PRIu32,
@@ -380,6 +433,10 @@ enum daybook_code daybook_journal_quarantine(struct daybook_journal *journal, co
         if (code != DAYBOOK_OK) {
             return code;
         }
+    }
+    code = check_deadline(journal, deadline_us, err);
+    if (code != DAYBOOK_OK) {
+        return code;
     }
     return journal->ops->quarantine(journal, consumer, hand_out, reason,
                                     cut(words, DAYBOOK_WORDS_BYTES_MAX), now_us, deadline_us, err);
@@ -443,6 +500,9 @@ enum daybook_code daybook_journal_maintain(struct daybook_journal *journal, int6
 
     if (code == DAYBOOK_OK) {
         code = check_now(now_us, err);
+    }
+    if (code == DAYBOOK_OK) {
+        code = check_deadline(journal, deadline_us, err);
     }
     if (code != DAYBOOK_OK) {
         return code;
@@ -522,6 +582,9 @@ enum daybook_code daybook_journal_release(struct daybook_journal *journal, const
     if (code == DAYBOOK_OK) {
         code = check_operator(by, &checked, err);
     }
+    if (code == DAYBOOK_OK) {
+        code = check_deadline(journal, deadline_us, err);
+    }
     if (code != DAYBOOK_OK) {
         return code;
     }
@@ -544,6 +607,9 @@ enum daybook_code daybook_journal_discard(struct daybook_journal *journal, const
     }
     if (code == DAYBOOK_OK) {
         code = check_operator(by, &checked, err);
+    }
+    if (code == DAYBOOK_OK) {
+        code = check_deadline(journal, deadline_us, err);
     }
     if (code == DAYBOOK_OK && checked.why.len == 0) {
         code = dbk_fail(err, DAYBOOK_BAD_ARGUMENT, "a discard needs to say why");
@@ -568,6 +634,9 @@ enum daybook_code daybook_journal_retire(struct daybook_journal *journal, const 
     if (code == DAYBOOK_OK) {
         code = check_operator(by, &checked, err);
     }
+    if (code == DAYBOOK_OK) {
+        code = check_deadline(journal, deadline_us, err);
+    }
     if (code != DAYBOOK_OK) {
         return code;
     }
@@ -585,6 +654,9 @@ enum daybook_code daybook_journal_rewind(struct daybook_journal *journal, const 
 
     if (code == DAYBOOK_OK) {
         code = check_operator(by, &checked, err);
+    }
+    if (code == DAYBOOK_OK) {
+        code = check_deadline(journal, deadline_us, err);
     }
     if (code != DAYBOOK_OK) {
         return code;

