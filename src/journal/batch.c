@@ -8,12 +8,13 @@
 #include <daybook/journal.h>
 
 #include "base/error.h"
+#include "journal/engine.h"
 
 #define NAMES_BYTES (3u * DAYBOOK_NAME_BYTES_MAX)
 #define BATCH_BYTES_LIMIT ((size_t)1 << 30)
 
-/* `bytes_max` of the batch is all of its room, the one event beside included: an engine that never
- * goes past it is right, and so is one that only counts against the claim's own limit. */
+/* `bytes_max` of the batch is all of its room for names and records, the one event beside included.
+ * Behind it there is room for what an engine stores with each event (dbk_batch_room). */
 enum daybook_code daybook_batch_new(uint32_t events_max, size_t bytes_max, uint32_t event_bytes_max,
                                     struct daybook_batch **ret_batch, struct daybook_error *err)
 {
@@ -34,7 +35,7 @@ enum daybook_code daybook_batch_new(uint32_t events_max, size_t bytes_max, uint3
         batch->events_max = events_max;
         batch->bytes_max = bytes_max + beside;
         batch->deliveries = calloc(events_max, sizeof *batch->deliveries);
-        batch->bytes = malloc(batch->bytes_max);
+        batch->bytes = malloc(dbk_batch_room(batch));
     }
     if (batch == NULL || batch->deliveries == NULL || batch->bytes == NULL) {
         daybook_batch_free(batch);

@@ -101,6 +101,15 @@ struct daybook_append_queue {
     const struct dbk_append_queue_ops *ops;
 };
 
+/* What an engine may put into a batch beside the names and the record of each event. */
+#define DBK_BATCH_BESIDE_BYTES 64u
+/* The bytes that `batch->bytes` has room for. An engine checks against it before it writes: a batch may
+ * have been made for smaller events than the journal holds. */
+static inline size_t dbk_batch_room(const struct daybook_batch *batch)
+{
+    return batch->bytes_max + (size_t)batch->events_max * DBK_BATCH_BESIDE_BYTES;
+}
+
 /* Replaces zeros by defaults and checks the ranges. Returns OK or BAD_CONFIG. */
 enum daybook_code dbk_capacity_fill(const struct daybook_capacity *given,
                                     struct daybook_capacity *ret, struct daybook_error *err);

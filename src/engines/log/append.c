@@ -221,6 +221,7 @@ static void stage_step(struct dbk_log *log, struct cursor *cursor,
     struct dbk_stage *stage = log->open_stage;
     struct dbk_stage *waits_for = NULL;
     bool failed = dbk_log_has_failed(log) || log->read_only;
+    bool refused_full = false;
     ret->space_seen = atomic_load(&log->space_word);
     for (size_t i = 0; i < n; i++, cursor->next++) {
         const struct daybook_event *event = &cursor->events[cursor->next];
@@ -245,6 +246,7 @@ static void stage_step(struct dbk_log *log, struct cursor *cursor,
             break;
         }
         if (!has_room(log, &forget)) {
+            refused_full = true;
             at_capacity(log, DAYBOOK_LIMIT_EVENTS, result);
             cursor->other_id_count = 0;
             continue;
@@ -288,6 +290,16 @@ static void stage_step(struct dbk_log *log, struct cursor *cursor,
         ret->group = waits_for->group;
     }
     dbk_mutex_unlock(&log->stage_lock);
+    if (refused_full && atomic_load(&dbk_state_room(log->state)->givable) > 0) {
+        /* More is stored than a lowered limit allows, and not all of it can be given up: what can is,
+         * and that stays so (P4). */
+        dbk_make_room_refused(log, cursor->now_us);
+        for (size_t i = cursor->first_staged; i < cursor->next; i++) {
+            if (cursor->results[i].code == DAYBOOK_AT_CAPACITY) {
+                cursor->results[i].retained = atomic_load(&dbk_state_room(log->state)->stored);
+            }
+        }
+    }
 }
 
 /* The group of the staged events has ended. */

@@ -245,8 +245,8 @@ static bool choose(struct dbk_state *s, struct dbk_consumer *c, struct dbk_walk 
     *pick = (struct dbk_pick){0};
     pick_fill(s, c, at.slot, pick);
     exhausted = pick->attempt > p->hand_outs_max;
-    if (!exhausted && !damaged && p->taken > 0 &&
-        p->taken_bytes + pick->payload_bytes > p->bytes_max) {
+    /* Before damage is asked for: what a claim returns does not hang on whether it was found already. */
+    if (!exhausted && p->taken > 0 && p->taken_bytes + pick->payload_bytes > p->bytes_max) {
         return false;
     }
     if (of_heap) {

@@ -473,6 +473,39 @@ static void choose_room(struct dbk_log *log, struct dbk_stage *stage)
     }
 }
 
+void dbk_make_room_refused(struct dbk_log *log, int64_t now_us)
+{
+    const struct dbk_room *room = dbk_state_room(log->state);
+    size_t frames = DBK_FORGET_REASONS * DBK_FORGET_FRAME_BYTES(0, 0);
+    uint32_t step = (uint32_t)((log->delivery_area / 4 - frames) / 16);
+    struct dbk_forget_list *list = &log->forget;
+    bool done = false;
+    dbk_mutex_lock(&log->state_lock);
+    dbk_mutex_lock(&log->stage_lock);
+    if (!dbk_log_has_failed(log) && !log->read_only &&
+        dbk_stage_fit(log, frames + 16 * (size_t)step, 0) == DBK_FIT_OK) {
+        list->count = 0;
+        list->max = step;
+        dbk_state_prune(log->state, dbk_log_prune_now(log, now_us), DBK_PRUNE_AT_APPEND, list);
+        uint64_t total = atomic_load(&room->stored) + log->staged_total + 1;
+        if (total > log->head.capacity.events_max) {
+            uint64_t over = total - log->head.capacity.events_max;
+            dbk_state_reclaim(log->state, over < step ? (uint32_t)over : step, list);
+        }
+        done = list->count > 0;
+        if (done) {
+            struct dbk_stage *stage = log->open_stage;
+            stage->delivery_len +=
+                dbk_forget_frames(log, stage->delivery + stage->delivery_len, list, NULL, 0);
+        }
+    }
+    dbk_mutex_unlock(&log->stage_lock);
+    dbk_mutex_unlock(&log->state_lock);
+    if (done) {
+        dbk_commit_kick(log);
+    }
+}
+
 /* What a frozen stage needs to be written. */
 struct sealed {
     struct dbk_stage *stage;

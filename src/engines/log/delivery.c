@@ -178,7 +178,7 @@ static void walk_give_back(struct dbk_log *log, struct dbk_walk *walk)
     dbk_walk_free(walk);
 }
 
-enum payload { PAYLOAD_OK, PAYLOAD_MALFORMED, PAYLOAD_UNREADABLE };
+enum payload { PAYLOAD_OK, PAYLOAD_MALFORMED, PAYLOAD_UNREADABLE, PAYLOAD_NO_ROOM };
 
 /* Reads one stored entry into the batch and makes a delivery of it. No lock held, its segment pinned. */
 static enum payload read_delivery(struct dbk_log *log, uint64_t position, struct dbk_place place,
@@ -186,6 +186,9 @@ static enum payload read_delivery(struct dbk_log *log, uint64_t position, struct
 {
     struct dbk_entry entry;
     size_t entry_len;
+    if (place.len > dbk_batch_room(batch) - batch->bytes_used) {
+        return PAYLOAD_NO_ROOM;
+    }
     uint8_t *buf = batch->bytes + batch->bytes_used;
     int64_t len = dbk_segment_read(log, place, buf);
     if (len < 0) {
@@ -194,7 +197,7 @@ static enum payload read_delivery(struct dbk_log *log, uint64_t position, struct
     if (dbk_entry_decode(buf, (size_t)len, &entry, &entry_len) != DBK_ENTRY_OK) {
         return PAYLOAD_MALFORMED;
     }
-    batch->bytes_used += dbk_round_up((size_t)len, 8);
+    batch->bytes_used += (size_t)len;
     *ret = (struct daybook_delivery){
         .position = position,
         .row_version = entry.row_version,
@@ -209,8 +212,8 @@ static enum payload read_delivery(struct dbk_log *log, uint64_t position, struct
 }
 
 /* Picks, reads what was picked, drops what cannot be delivered, and picks on while room came free.
- * State is held at entry and exit, not while reading. */
-static void pick_and_read(struct dbk_log *log, struct dbk_walk *walk, int64_t now_us,
+ * State is held at entry and exit, not while reading. False: not even the first fits the batch. */
+static bool pick_and_read(struct dbk_log *log, struct dbk_walk *walk, int64_t now_us,
                           struct daybook_batch *batch)
 {
     uint32_t first = 0;
@@ -219,6 +222,7 @@ static void pick_and_read(struct dbk_log *log, struct dbk_walk *walk, int64_t no
     while (dbk_walk_pick(log->state, walk) > 0) {
         uint32_t end = walk->pick_count;
         bool dropped = false;
+        bool full = false;
         for (uint32_t i = first; i < end; i++) {
             dbk_segment_pin(log, walk->picks[i].place.segment_no);
         }
@@ -239,19 +243,26 @@ static void pick_and_read(struct dbk_log *log, struct dbk_walk *walk, int64_t no
                 continue;
             }
             dropped = true;
+            full = full || found[i - first] == PAYLOAD_NO_ROOM;
             if (found[i - first] == PAYLOAD_MALFORMED) {
                 dbk_state_mark_damaged(log->state, walk->picks[i].position);
             }
             dbk_walk_drop(log->state, walk, i,
                           found[i - first] == PAYLOAD_MALFORMED ? DBK_DROP_MALFORMED
                                                                 : DBK_DROP_READ_ERROR,
-                          now_us + READ_RETRY_US);
+                          now_us + (found[i - first] == PAYLOAD_UNREADABLE ? READ_RETRY_US : 0));
         }
         first = end;
+        if (full) {
+            /* What was given back behind a malformed event left its bytes in the batch. */
+            walk->more = true;
+            return batch->count > 0;
+        }
         if (!dropped) {
             break;
         }
     }
+    return true;
 }
 
 /* [state+stage] Stages and applies what the walk has come to. Returns whether something has to be
@@ -356,7 +367,13 @@ enum daybook_code dbk_log_claim(struct daybook_journal *j, const struct daybook_
         return dbk_fail(err, DAYBOOK_NO_MEMORY, "no memory for a claim");
     }
     dbk_walk_begin(log->state, walk, consumer, &bounded, now_us);
-    pick_and_read(log, walk, now_us, batch);
+    if (!pick_and_read(log, walk, now_us, batch)) {
+        dbk_walk_end(log->state, walk);
+        walk_give_back(log, walk);
+        dbk_mutex_unlock(&log->state_lock);
+        return dbk_fail(err, DAYBOOK_BAD_ARGUMENT,
+                        "an event does not fit the batch: make it for max_event_bytes");
+    }
     dbk_log_note_claim(log, consumer, now_us);
     dbk_mutex_unlock(&log->state_lock);
 
@@ -505,7 +522,15 @@ enum daybook_code dbk_log_quarantine(struct daybook_journal *j, const char *cons
     }
     uint32_t id = dbk_state_consumer_id(log->state, consumer);
     struct dbk_decision decision = dbk_state_decide_quarantine(log->state, id, hand_out);
-    if (decision.effect) {
+    if (decision.effect && decision.code != DAYBOOK_OK) {
+        /* The event was dropped; what ends is the lease that it left behind (P5). */
+        struct dbk_settle_entry entry = {.position = hand_out.position, .token = hand_out.token};
+        struct dbk_settle_frame frame = {
+            .consumer = id, .op = DBK_SETTLE_GIVE_UP, .now_us = now_us, .count = 1};
+        frame_staged(log, dbk_settle_frame_encode(frame_room(log), &frame, &entry),
+                     DBK_WAIT_WRITTEN);
+        dbk_state_apply_settle(log->state, id, DBK_SETTLE_GIVE_UP, 0, now_us, &entry, 1);
+    } else if (decision.effect) {
         struct dbk_quarantine_frame frame = {
             .position = hand_out.position,
             .consumer = id,

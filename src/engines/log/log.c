@@ -39,7 +39,7 @@ static enum daybook_code log_read(struct daybook_journal *j, uint64_t after_posi
     batch->count = 0;
     batch->bytes_used = 0;
     batch->more = true;
-    while (batch->count < batch->events_max && batch->bytes_used < batch->bytes_max) {
+    while (batch->count < batch->events_max) {
         struct dbk_stored stored;
         struct dbk_entry entry;
         uint64_t looked;
@@ -58,6 +58,16 @@ static enum daybook_code log_read(struct daybook_journal *j, uint64_t after_posi
             at = looked;
             continue;
         }
+        if (stored.place.len > dbk_batch_room(batch) - batch->bytes_used) {
+            dbk_segment_unpin(log, stored.place.segment_no);
+            if (batch->count == 0) {
+                return dbk_fail(err, DAYBOOK_BAD_ARGUMENT,
+                                "the event at position %" PRIu64
+                                " does not fit the batch: make it for max_event_bytes",
+                                stored.position);
+            }
+            break;
+        }
         uint8_t *buf = batch->bytes + batch->bytes_used;
         int64_t len = dbk_segment_read(log, stored.place, buf);
         dbk_segment_unpin(log, stored.place.segment_no);
@@ -71,7 +81,7 @@ static enum daybook_code log_read(struct daybook_journal *j, uint64_t after_posi
             damaged++;
             continue;
         }
-        batch->bytes_used += dbk_round_up((size_t)len, 8);
+        batch->bytes_used += (size_t)len;
         batch->deliveries[batch->count++] = (struct daybook_delivery){
             .position = stored.position,
             .row_version = entry.row_version,

@@ -254,6 +254,9 @@ enum daybook_code dbk_commit_wait(struct dbk_log *log, struct dbk_group *group,
                                   enum dbk_wait_for level, int64_t deadline_us);
 /* Sees to it that what is staged is committed, without waiting. */
 void dbk_commit_kick(struct dbk_log *log);
+/* An append was refused by max_events while delivered events are stored: prunes and gives up what it
+ * would have, which does not help it but stays so (P3, P4). */
+void dbk_make_room_refused(struct dbk_log *log, int64_t now_us);
 /* Waits until there may be space (dbk_stage_fit said WAIT_SPACE); inline: makes it. `seen` was read
  * from space_word under the stage lock. False: the deadline. */
 bool dbk_space_wait(struct dbk_log *log, uint32_t seen, int64_t deadline_us);

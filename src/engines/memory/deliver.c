@@ -195,12 +195,12 @@ static void walk(struct dbk_model *m, struct model_consumer *consumer,
             condemn(mark, DAYBOOK_REASON_ATTEMPTS_EXHAUSTED, now_us);
             walked[i] = WALKED_CONDEMNED;
             batch->more = ++condemned == CONDEMNED_MAX;
+        } else if (!dbk_model_batch_fits(batch, claim->bytes_max, dbk_model_event_bytes(event))) {
+            batch->more = true; /* before it is read: whether it can be is not known yet */
         } else if (event->fitness == DBK_MODEL_MALFORMED) {
             condemn(mark, DAYBOOK_REASON_MALFORMED, now_us);
             event->found_damaged = true;
             batch->more = ++condemned == CONDEMNED_MAX;
-        } else if (!dbk_model_batch_fits(batch, claim->bytes_max, dbk_model_event_bytes(event))) {
-            batch->more = true;
         } else {
             hand_out(m, event, mark, claim, now_us, batch);
             walked[i] = WALKED_TAKEN;
@@ -226,10 +226,10 @@ enum daybook_code dbk_model_claim(struct dbk_model *m, const struct daybook_clai
         }
         c = m->consumer_count - 1;
     }
-    m->consumers[c].last_claim_at = now_us;
     if (claim->events_max == 0) { /* C12 */
         return DAYBOOK_OK;
     }
+    m->consumers[c].last_claim_at = now_us;
     walked = calloc(m->event_count + 1, sizeof *walked);
     busy = calloc(m->event_count + 1, sizeof *busy);
     if (walked == NULL || busy == NULL) {

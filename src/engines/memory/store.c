@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "journal/engine.h"
 
 #define ROW_VERSION 1u
 #define ROOM_FIRST 16u
@@ -495,7 +496,10 @@ bool dbk_model_batch_fits(const struct daybook_batch *batch, uint64_t bytes_max,
 {
     uint64_t limit = bytes_max == 0 || bytes_max > batch->bytes_max ? batch->bytes_max : bytes_max;
 
-    return batch->count == 0 || (batch->bytes_used < limit && bytes <= limit - batch->bytes_used);
+    if (batch->count == 0) {
+        return bytes <= dbk_batch_room(batch);
+    }
+    return batch->bytes_used < limit && bytes <= limit - batch->bytes_used;
 }
 
 struct daybook_delivery *dbk_model_batch_put(struct daybook_batch *batch,
