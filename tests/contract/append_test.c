@@ -135,15 +135,20 @@ static void test_A4_full_names_the_limit(struct contract_world *world)
 
 static void test_A4_a_full_disk_refuses_appends_while_delivery_goes_on(struct contract_world *world)
 {
-    char id[32];
+    const unsigned many = 5000;
+    struct daybook_capacity capacity = world_capacity();
     unsigned accepted = 0;
+    char id[32];
 
     if (!world->engine->durable) {
         print_message("# skipped: the engine %s has no disk\n", world->engine->name);
         skip();
     }
+    capacity.events_max = many;
+    world_restart_empty(world, &capacity);
+    enrol(world, "billing");
     world->disk->space_bytes = 1u << 20; /* below the space that has to stay free */
-    for (; accepted < 50; accepted++) {
+    for (; accepted < many; accepted++) {
         struct daybook_append_result result;
 
         (void)snprintf(id, sizeof id, "e%u", accepted);
@@ -154,7 +159,7 @@ static void test_A4_a_full_disk_refuses_appends_while_delivery_goes_on(struct co
             break;
         }
     }
-    assert_true(accepted < 50);
+    assert_true(accepted < many);
     assert_int_equal(deliver_all(world, "billing"), accepted);
     world->disk->space_bytes = UINT64_C(1) << 40;
     pass(world, MINUTE_US);

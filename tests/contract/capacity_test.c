@@ -124,8 +124,15 @@ static void test_P3_an_append_prunes_at_most_64(struct contract_world *world)
     assert_int_equal(deliver_all(world, "billing"), 70);
     pass(world, HOUR_US);
     (void)put(world, "more1", "m1");
-    assert_int_equal(journal_figures(world).pruned, 64);
-    (void)put(world, "more2", "m2");
+    assert_in_range(journal_figures(world).pruned, 1, 64);
+    for (unsigned i = 0; i < 70 && journal_figures(world).pruned < 70; i++) {
+        uint64_t before = journal_figures(world).pruned;
+        char id[32];
+
+        (void)snprintf(id, sizeof id, "further%u", i);
+        (void)put(world, id, id);
+        assert_in_range(journal_figures(world).pruned - before, 1, 64);
+    }
     assert_int_equal(journal_figures(world).pruned, 70);
 }
 
@@ -445,8 +452,8 @@ static void test_P7_pruning_many_leaves_the_rest(struct contract_world *world)
     put_many(world, "e", 2000, NULL);
     assert_int_equal(deliver_all(world, "billing"), 2000);
     pass(world, HOUR_US);
-    put_many(world, "f", 3, NULL); /* prunes 64 each */
-    assert_int_equal(maintain(world), 2000 - 3 * 64);
+    put_many(world, "f", 3, NULL); /* prunes at most 64 each */
+    assert_in_range(maintain(world), 2000 - 3 * 64, 2000 - 3);
     assert_string_equal(retained(world, DAYBOOK_WHERE_ALL), "f1 f2 f3");
     assert_int_equal(deliver_all(world, "billing"), 3);
 }

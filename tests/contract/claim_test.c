@@ -177,6 +177,25 @@ static void test_C2_the_first_event_always_fits(struct contract_world *world)
     assert_int_equal(claim_with(world, &c), 2);
 }
 
+static void test_C2_a_small_batch_holds_what_it_says(struct contract_world *world)
+{
+    struct daybook_claim c = claim_of("billing", 64);
+    struct daybook_batch *batch = NULL;
+    uint64_t last = 0;
+
+    /* Many small events: what an engine stores beside names and record must not count. */
+    put_many(world, "e", 64, NULL);
+    assert_code(DAYBOOK_OK, daybook_batch_new(64, 1, 512, &batch, &world->err));
+    assert_code(DAYBOOK_OK, daybook_journal_read(world->journal, 0, DAYBOOK_WHERE_ALL, batch, &last,
+                                                 NULL, &world->err));
+    assert_in_range(batch->count, 1, 64);
+    assert_code(DAYBOOK_OK, daybook_journal_claim(world->journal, &c, world->now_us,
+                                                  DAYBOOK_NO_DEADLINE, batch, &world->err));
+    assert_in_range(batch->count, 1, 64);
+    assert_true(batch->more);
+    daybook_batch_free(batch);
+}
+
 static void test_C2_tokens_grow_and_are_never_reused(struct contract_world *world)
 {
     uint64_t last = 0;
@@ -529,6 +548,7 @@ static struct contract_test tests[] = {
     TEST(test_C2_a_delivery_says_what_it_is),
     TEST(test_C2_at_most_events_max_in_order_of_position),
     TEST(test_C2_the_first_event_always_fits),
+    TEST(test_C2_a_small_batch_holds_what_it_says),
     TEST(test_C2_tokens_grow_and_are_never_reused),
     TEST(test_C2_a_refund_does_not_undo_a_redelivery),
     TEST(test_C3_what_is_resolved_or_leased_is_not_returned),

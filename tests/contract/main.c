@@ -50,7 +50,8 @@ static void run(void **state)
 
 static const struct contract_engine *engine_named(const char *name)
 {
-    static const struct contract_engine *const engines[] = {&contract_memory};
+    static const struct contract_engine *const engines[] = {&contract_log, &contract_log_small,
+                                                            &contract_memory};
 
     for (size_t i = 0; i < sizeof engines / sizeof engines[0]; i++) {
         if (strcmp(engines[i]->name, name) == 0) {

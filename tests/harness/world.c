@@ -96,6 +96,9 @@ void pass(struct contract_world *world, int64_t us)
     world->now_us += us;
     world->disk->monotonic_us += us;
     world->disk->realtime_us += us;
+    if (world->engine->tick != NULL) {
+        world->engine->tick(world);
+    }
 }
 
 void jump(struct contract_world *world, int64_t us)
@@ -265,13 +268,23 @@ enum daybook_code quarantine(struct contract_world *world, const char *consumer,
 
 size_t deliver_all(struct contract_world *world, const char *consumer)
 {
+    struct daybook_hand_out set[BATCH_EVENTS];
+    enum daybook_code codes[BATCH_EVENTS];
     size_t delivered = 0;
 
     while (claim(world, consumer, BATCH_EVENTS) > 0) {
-        for (size_t i = 0; i < world->batch->count; i++) {
-            assert_code(DAYBOOK_OK, ack(world, consumer, &world->batch->deliveries[i]));
+        size_t count = world->batch->count;
+
+        for (size_t i = 0; i < count; i++) {
+            set[i] = hand_out_of(&world->batch->deliveries[i]);
         }
-        delivered += world->batch->count;
+        assert_code(DAYBOOK_OK,
+                    daybook_journal_ack(world->journal, consumer, set, count, world->now_us,
+                                        DAYBOOK_NO_DEADLINE, codes, &world->err));
+        for (size_t i = 0; i < count; i++) {
+            assert_code(DAYBOOK_OK, codes[i]);
+        }
+        delivered += count;
     }
     return delivered;
 }

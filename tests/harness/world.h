@@ -43,6 +43,8 @@ struct contract_engine {
                                      struct daybook_error *err);
     /* Takes away what open_shared made beside the journal; may be NULL. */
     void (*clean_shared)(struct contract_world *world);
+    /* Does what the journal's own threads would, where it has none; may be NULL. */
+    void (*tick)(struct contract_world *world);
     /* Appends an event as a newer build would (C9); NULL: no test can do that to this engine. */
     enum daybook_code (*append_newer)(struct contract_world *world,
                                       const struct daybook_event *event,
@@ -53,6 +55,7 @@ struct contract_engine {
 
 extern const struct contract_engine contract_memory;
 extern const struct contract_engine contract_log;
+extern const struct contract_engine contract_log_small; /* on the smallest segments */
 
 struct contract_world {
     const struct contract_engine *engine;

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The log engine as a subject of the contract's tests: on the simulated disk, every operation doing its
+ * own part; with threads, in a directory of its own.
+ */
+#include "harness/world.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engines/log/log.h"
+
+#define DIRECTORY "/journal"
+#define SEGMENT_BYTES (4u * 1024 * 1024)
+#define SMALL_SEGMENT_BYTES (64u * 1024) /* the smallest: the log is switched often */
+#define BYTES_MAX (256u * 1024 * 1024)
+#define FREE_DISK_MIN (2u * 1024 * 1024)
+#define EVENT_BYTES_MAX 4096u /* what fits so small a segment */
+
+static struct daybook_log_options options_of(const struct contract_world *world,
+                                             const struct daybook_capacity *capacity)
+{
+    struct daybook_log_options options = {
+        .path = DIRECTORY,
+        .capacity = *capacity,
+        .bytes_max = BYTES_MAX,
+        .free_disk_min = FREE_DISK_MIN,
+        .segment_bytes = world->engine == &contract_log_small ? SMALL_SEGMENT_BYTES : SEGMENT_BYTES,
+        .threads = DAYBOOK_LOG_INLINE,
+        .now_us = world->now_us};
+
+    if (options.capacity.events.event_bytes_max == 0) {
+        options.capacity.events.event_bytes_max = EVENT_BYTES_MAX;
+    }
+    return options;
+}
+
+static enum daybook_code open_log(struct contract_world *world,
+                                  const struct daybook_capacity *capacity,
+                                  struct daybook_error *err)
+{
+    struct daybook_log_options options = options_of(world, capacity);
+
+    return dbk_log_open(&options, &world->disk->os, &world->journal, err);
+}
+
+static enum daybook_code reopen_log(struct contract_world *world, enum contract_end end,
+                                    const struct daybook_capacity *capacity,
+                                    struct daybook_error *err)
+{
+    enum daybook_code code = DAYBOOK_OK;
+
+    if (end == CONTRACT_CLOSED) {
+        code = daybook_journal_close(world->journal, err);
+    } else {
+        dbk_log_abandon(world->journal);
+        sim_kill(world->disk);
+    }
+    world->journal = NULL;
+    return code == DAYBOOK_OK ? open_log(world, capacity, err) : code;
+}
+
+static enum daybook_code open_log_shared(struct contract_world *world,
+                                         const struct daybook_capacity *capacity,
+                                         struct daybook_error *err)
+{
+    struct daybook_log_options options = options_of(world, capacity);
+
+    const char *tmp = getenv("TMPDIR");
+
+    (void)snprintf(world->directory, sizeof world->directory, "%s/daybook-contract-XXXXXX",
+                   tmp != NULL ? tmp : "/tmp");
+    assert_non_null(mkdtemp(world->directory));
+    options.path = world->directory;
+    options.threads = DAYBOOK_LOG_THREADED;
+    return daybook_log_open(&options, &world->journal, err);
+}
+
+static void clean_log_shared(struct contract_world *world)
+{
+    DIR *dir = opendir(world->directory);
+    struct dirent *entry;
+    char path[512];
+
+    assert_non_null(dir);
+    while ((entry = readdir(dir)) != NULL) {
+        if (entry->d_name[0] != '.') {
+            (void)snprintf(path, sizeof path, "%s/%s", world->directory, entry->d_name);
+            assert_int_equal(unlink(path), 0);
+        }
+    }
+    assert_int_equal(closedir(dir), 0);
+    assert_int_equal(rmdir(world->directory), 0);
+}
+
+static void tick_log(struct contract_world *world)
+{
+    while (dbk_log_housekeep(world->journal)) {
+    }
+}
+
+/* ---- a damaged medium --------------------------------------------------------------------------- */
+
+struct search {
+    const struct sim_disk *disk;
+    const char *bytes;
+    size_t len;
+    char path[256]; /* where the last one was found */
+    uint64_t offset;
+};
+
+static void search_file(void *user, const char *path, enum dbk_file_kind kind)
+{
+    struct search *s = user;
+    uint64_t size = 0;
+    const uint8_t *bytes =
+        kind == DBK_FILE_REGULAR ? sim_bytes(s->disk, SIM_MEDIUM, path, &size) : NULL;
+
+    for (uint64_t at = 0; bytes != NULL && at + s->len <= size; at++) {
+        if (memcmp(bytes + at, s->bytes, s->len) == 0 && strcmp(path, s->path) >= 0) {
+            (void)snprintf(s->path, sizeof s->path, "%s", path);
+            s->offset = at;
+        }
+    }
+}
+
+/* Flips a bit in the last byte of the record, where it was written last. The record holds the event's
+ * id, so it is no other's. */
+static void spoil_log(struct contract_world *world, uint64_t position)
+{
+    struct search search = {.disk = world->disk};
+    struct daybook_event event;
+    uint64_t last = 0;
+
+    assert_code(DAYBOOK_OK, daybook_journal_read(world->journal, position - 1, DAYBOOK_WHERE_ALL,
+                                                 world->batch, &last, NULL, &world->err));
+    assert_true(world->batch->count > 0 && world->batch->deliveries[0].position == position);
+    event = world->batch->deliveries[0].event;
+    search.bytes = event.record.data;
+    search.len = event.record.len;
+    sim_each(world->disk, SIM_MEDIUM, search_file, &search);
+    assert_true(search.path[0] != '\0');
+    sim_flip_bit(world->disk, search.path, search.offset + search.len - 1, 0);
+    sim_drop_caches(world->disk);
+}
+
+const struct contract_engine contract_log = {.name = "log",
+                                             .durable = true,
+                                             .open = open_log,
+                                             .reopen = reopen_log,
+                                             .open_shared = open_log_shared,
+                                             .clean_shared = clean_log_shared,
+                                             .tick = tick_log,
+                                             .spoil = spoil_log};
+
+const struct contract_engine contract_log_small = {.name = "log-small",
+                                                   .durable = true,
+                                                   .open = open_log,
+                                                   .reopen = reopen_log,
+                                                   .open_shared = open_log_shared,
+                                                   .clean_shared = clean_log_shared,
+                                                   .tick = tick_log,
+                                                   .spoil = spoil_log};
