@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/error.h"
 #include "base/os.h"
 
@@ -144,6 +145,7 @@ static enum daybook_code take_memory(struct daybook_worker *w, struct daybook_er
 static void copy_names(struct daybook_worker *w)
 {
     memcpy(w->consumer, w->options.consumer, strlen(w->options.consumer) + 1);
+    dbk_assert(w->known != NULL);
     memcpy(w->known[0], w->consumer, sizeof w->consumer);
     for (size_t i = 0; i < w->options.known_count; i++) {
         memcpy(w->known[i + 1], w->options.known[i], strlen(w->options.known[i]) + 1);
@@ -177,7 +179,9 @@ enum daybook_code daybook_worker_new(struct daybook_journal *journal,
         return code;
     }
     copy_names(w);
-    memcpy(w->sinks, options->sinks, w->options.sink_count * sizeof w->sinks[0]);
+    for (size_t i = 0; i < w->options.sink_count; i++) {
+        w->sinks[i] = options->sinks[i];
+    }
     w->options.sinks = w->sinks;
     w->write_timeout_us = (int64_t)w->options.write_timeout_ms * 1000;
     int64_t mono_us = dbk_worker_mono_us(w);
