@@ -478,6 +478,19 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *connection, con
     return MHD_YES;
 }
 
+/* Events of an append that ended unanswered and are not known to be durable. */
+static uint64_t count_undurable(struct dbk_service *service, const struct dbk_append *append)
+{
+    if (!dbk_append_is_done(service, append)) {
+        return append->ingest.event_count;
+    }
+    uint64_t count = 0;
+    for (size_t i = 0; i < append->ingest.event_count; i++) {
+        count += daybook_code_http_status(append->results[i].code) == 503 ? 1 : 0;
+    }
+    return count;
+}
+
 static void completed(void *user, struct MHD_Connection *connection, void **con_cls,
                       enum MHD_RequestTerminationCode how)
 {
@@ -489,6 +502,7 @@ static void completed(void *user, struct MHD_Connection *connection, void **con_
     }
     if (request->append != NULL) {
         /* Resumed, and the connection broke before it was answered. */
+        request->not_durable = count_undurable(http->service, request->append);
         atomic_fetch_sub(&http->bodies_bytes, request->append->body_bytes);
         if (dbk_append_take(http->service, request->append)) {
             dbk_append_free(request->append);

@@ -148,7 +148,7 @@ void dbk_append_submit(struct dbk_service *service, struct dbk_append *append)
     daybook_journal_submit(journal, queue, &append->submission, dbk_service_now(service));
 }
 
-bool dbk_append_is_done(struct dbk_service *service, struct dbk_append *append)
+bool dbk_append_is_done(struct dbk_service *service, const struct dbk_append *append)
 {
     dbk_mutex_lock(&service->lock);
     bool done = append->done;

@@ -110,7 +110,7 @@ enum daybook_code dbk_append_reserve(struct dbk_service *service, bool begun);
  * returns. `append` belongs to the service until dbk_append_take. */
 void dbk_append_submit(struct dbk_service *service, struct dbk_append *append);
 /* After the wake: whether the results are there. If not, it timed out. */
-bool dbk_append_is_done(struct dbk_service *service, struct dbk_append *append);
+bool dbk_append_is_done(struct dbk_service *service, const struct dbk_append *append);
 /* Ends the waiter's part, after the wake. Results that are there: the append is the caller's, to be
  * freed with dbk_append_free. False: the engine still has it, and it must not be touched again. */
 bool dbk_append_take(struct dbk_service *service, struct dbk_append *append);

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A disk that is slow or broken, for tests of the real command: preloaded, it stands before fdatasync.
+ *
+ * The file that DAYBOOK_TEST_DISK names says what happens to each call on a segment of a journal:
+ * `slow MS`: it takes so long more; `fail`: it answers EIO. No file, or an empty one: nothing.
+ */
+#include <errno.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define STEP_MS 5
+
+int fdatasync(int fd);
+
+/* What the file says now. */
+static void read_order(char *order, size_t room)
+{
+    const char *path = getenv("DAYBOOK_TEST_DISK");
+    int fd = path != NULL ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    ssize_t n = 0;
+
+    if (fd >= 0) {
+        n = read(fd, order, room - 1);
+        (void)close(fd);
+    }
+    order[n > 0 ? n : 0] = '\0';
+}
+
+/* A segment of the journal, not a database. */
+static int is_segment(int fd)
+{
+    char link[64];
+    char path[4096];
+
+    (void)snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t n = readlink(link, path, sizeof path - 1);
+    path[n > 0 ? n : 0] = '\0';
+    return strstr(path, ".dbl") != NULL;
+}
+
+__attribute__((visibility("default"))) int fdatasync(int fd)
+{
+    char order[64];
+    int (*real)(int) = NULL;
+    void *symbol = dlsym(RTLD_NEXT, "fdatasync");
+
+    memcpy(&real, &symbol, sizeof real);
+    if (is_segment(fd)) {
+        read_order(order, sizeof order);
+        if (strncmp(order, "fail", 4) == 0) {
+            errno = EIO;
+            return -1;
+        }
+        /* Slow until its time is over or the file says something else. */
+        for (long waited = 0; strncmp(order, "slow ", 5) == 0 && waited < atol(order + 5);
+             waited += STEP_MS) {
+            struct timespec step = {.tv_nsec = STEP_MS * 1000000L};
+
+            (void)nanosleep(&step, NULL);
+            read_order(order, sizeof order);
+        }
+    }
+    return real(fd);
+}
