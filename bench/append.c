@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Suites `append` and `batch`: durable appends in process, beside the empty committer that moves the
+ * same bytes from the same number of threads, and beside the bare disk. Each worker owns its storage.
+ */
+#include "bench.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "empty_committer.h"
+#include "engines/log/format.h"
+
+enum { THREADS_MAX = 64, BATCH_MAX = 256, KEYS_OF_A_WORKER = 64 };
+
+#define APPEND_EVENTS_MAX UINT64_C(1000000) /* the default */
+#define BATCH_EVENTS_MAX UINT64_C(8000000)
+
+/* What one thread appends, again and again. */
+struct worker {
+    struct bench_event own[BATCH_MAX];
+    struct daybook_event events[BATCH_MAX];
+    struct daybook_append_result results[BATCH_MAX];
+    uint64_t appended;
+};
+
+struct crowd {
+    struct daybook_journal *journal;
+    struct empty_committer *empty;
+    struct worker *workers;
+    size_t batch; /* events of one call */
+    size_t frame_bytes;
+    char *frame;
+    unsigned threads;
+};
+
+static void append_one(struct crowd *crowd, struct worker *w)
+{
+    struct daybook_error err = {0};
+    bench_check(daybook_journal_append(crowd->journal, &w->own[0].event, bench_now_us(),
+                                       DAYBOOK_NO_DEADLINE, &w->results[0], &err),
+                &err, "append");
+}
+
+static void append_batch(struct crowd *crowd, struct worker *w)
+{
+    struct daybook_error err = {0};
+    for (size_t i = 0; i < crowd->batch; i++) {
+        w->events[i] = w->own[i].event;
+    }
+    bench_check(daybook_journal_append_batch(crowd->journal, w->events, crowd->batch,
+                                             bench_now_us(), DAYBOOK_NO_DEADLINE, w->results, &err),
+                &err, "append");
+    for (size_t i = 0; i < crowd->batch; i++) {
+        bench_check(w->results[i].code, NULL, "append");
+    }
+}
+
+static uint64_t work_journal(void *user, unsigned number, const _Atomic uint32_t *stop)
+{
+    struct crowd *crowd = user;
+    struct worker *w = &crowd->workers[number];
+    uint64_t before = w->appended;
+
+    while (atomic_load_explicit(stop, memory_order_relaxed) == 0) {
+        for (size_t i = 0; i < crowd->batch; i++) {
+            bench_event_next(&w->own[i],
+                             number * KEYS_OF_A_WORKER + (w->appended + i) % KEYS_OF_A_WORKER);
+        }
+        if (crowd->batch == 1) {
+            append_one(crowd, w);
+        } else {
+            append_batch(crowd, w);
+        }
+        w->appended += crowd->batch;
+    }
+    return w->appended - before;
+}
+
+static uint64_t work_empty(void *user, unsigned number, const _Atomic uint32_t *stop)
+{
+    struct crowd *crowd = user;
+    uint64_t done = 0;
+
+    (void)number;
+    while (atomic_load_explicit(stop, memory_order_relaxed) == 0) {
+        empty_committer_append(crowd->empty, crowd->frame, crowd->frame_bytes, crowd->batch);
+        done += crowd->batch;
+    }
+    return done;
+}
+
+static double run_journal(void *user, double seconds)
+{
+    struct crowd *crowd = user;
+    struct bench_crew crew = {crowd->threads, work_journal, crowd};
+    return bench_crew_run(&crew, seconds);
+}
+
+static double run_empty(void *user, double seconds)
+{
+    struct crowd *crowd = user;
+    struct bench_crew crew = {crowd->threads, work_empty, crowd};
+    return bench_crew_run(&crew, seconds);
+}
+
+static void crowd_init(struct crowd *crowd, const struct bench *bench, const char *name,
+                       uint64_t events_max)
+{
+    char path[BENCH_PATH_MAX];
+    char file[64];
+
+    crowd->journal = bench_journal_open(bench, name, events_max);
+    crowd->workers = calloc(crowd->threads, sizeof *crowd->workers);
+    if (crowd->workers == NULL) {
+        bench_die("no memory for %u workers", crowd->threads);
+    }
+    for (unsigned i = 0; i < crowd->threads; i++) {
+        for (size_t k = 0; k < crowd->batch; k++) {
+            uint64_t seed = ((uint64_t)i << 48) + ((uint64_t)k << 32) + crowd->threads;
+            bench_event_init(&crowd->workers[i].own[k], BENCH_EVENT_BYTES, seed);
+        }
+    }
+    crowd->frame_bytes = dbk_event_frame_bytes(&crowd->workers[0].own[0].event);
+    crowd->frame = malloc(crowd->frame_bytes);
+    if (crowd->frame == NULL) {
+        bench_die("no memory for a frame");
+    }
+    memset(crowd->frame, 'f', crowd->frame_bytes);
+    (void)snprintf(file, sizeof file, "%s.empty", name);
+    bench_path(bench, file, path);
+    crowd->empty = empty_committer_open(path, crowd->threads * crowd->batch * crowd->frame_bytes);
+}
+
+static void crowd_release(struct crowd *crowd)
+{
+    empty_committer_close(crowd->empty);
+    bench_journal_close(crowd->journal);
+    free(crowd->frame);
+    free(crowd->workers);
+}
+
+static struct daybook_journal_stats stats_of(struct daybook_journal *journal)
+{
+    struct daybook_journal_stats stats;
+    struct daybook_error err = {0};
+    bench_check(daybook_journal_stats(journal, bench_now_us(), &stats, &err), &err, "stats");
+    return stats;
+}
+
+/* What one crowd has shown. */
+struct shown {
+    double ratio; /* to the empty committer */
+    double events_per_sync;
+};
+
+static struct shown measure(struct bench *bench, struct crowd *crowd, struct bare_disk *disk,
+                            const char *name)
+{
+    struct bench_side sides[] = {
+        {.run = run_journal, .user = crowd},
+        {.run = run_empty, .user = crowd},
+        {.run = bare_disk_run, .user = disk},
+    };
+    double in_flight = (double)(crowd->threads * crowd->batch);
+    char text[64];
+
+    struct daybook_journal_stats before = stats_of(crowd->journal);
+    bench_alternate(bench, sides, sizeof sides / sizeof sides[0]);
+    struct daybook_journal_stats after = stats_of(crowd->journal);
+    struct shown shown = {.ratio = bench_ratio(bench, &sides[0], &sides[1])};
+    shown.events_per_sync =
+        (double)(after.accepted - before.accepted) / (double)(after.syncs - before.syncs);
+    bench_figure(bench, name, bench_median(bench, &sides[0]), "events/s",
+                 bench_median(bench, &sides[1]), shown.ratio);
+    (void)snprintf(text, sizeof text, "%s, events a sync", name);
+    bench_figure(bench, text, shown.events_per_sync, "events", in_flight,
+                 shown.events_per_sync / in_flight);
+    (void)snprintf(text, sizeof text, "%s, of the bare disk", name);
+    bench_figure(bench, text, bench_median(bench, &sides[0]), "events/s",
+                 bench_median(bench, &sides[2]) * in_flight,
+                 bench_ratio(bench, &sides[0], &sides[2]) / in_flight);
+    return shown;
+}
+
+static struct bare_disk *disk_of(const struct bench *bench)
+{
+    char path[BENCH_PATH_MAX];
+    bench_path(bench, "disk", path);
+    return bare_disk_open(path);
+}
+
+void bench_append(struct bench *bench)
+{
+    static const unsigned threads[] = {1, 16, THREADS_MAX};
+    struct bare_disk *disk = disk_of(bench);
+    struct shown shown = {0};
+
+    for (size_t i = 0; i < sizeof threads / sizeof threads[0]; i++) {
+        struct crowd crowd = {.batch = 1, .threads = threads[i]};
+        char name[32];
+        (void)snprintf(name, sizeof name, "%u thread%s", threads[i], threads[i] == 1 ? "" : "s");
+        crowd_init(&crowd, bench, name, APPEND_EVENTS_MAX);
+        shown = measure(bench, &crowd, disk, name);
+        crowd_release(&crowd);
+    }
+    bare_disk_close(disk);
+    bench_mark(bench, "64 threads, of the empty committer", shown.ratio, BENCH_AT_LEAST, 0.85);
+    bench_mark(bench, "64 threads, events a sync", shown.events_per_sync, BENCH_AT_LEAST, 20);
+}
+
+void bench_batch(struct bench *bench)
+{
+    struct bare_disk *disk = disk_of(bench);
+    struct crowd crowd = {.batch = BATCH_MAX, .threads = 4};
+
+    crowd_init(&crowd, bench, "4 threads of 256", BATCH_EVENTS_MAX);
+    (void)measure(bench, &crowd, disk, "4 threads of 256");
+    crowd_release(&crowd);
+    bare_disk_close(disk);
+}

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Suite `http`: one event a POST over 64 connections that are kept alive, to the daemon and to the echo
+ * server of echo.c, both processes of their own, from the same generator (load.c). The daemon's consumer
+ * starts in the far future, so that nothing is delivered meanwhile.
+ */
+#include "bench.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "load.h"
+
+enum { CONNECTIONS = 64, ACCEPTED = 201, READY_TRIES = 1000, LINE_BYTES = 512 };
+
+/* A server: what it writes to its standard output comes back through a pipe. */
+struct server {
+    pid_t process;
+    int input;  /* it ends when this is closed */
+    int output; /* what it says */
+    uint16_t port;
+};
+
+static void become(const char *program, char *const *argv, const char *log, int input, int output)
+{
+    int errors = open(log, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (errors < 0 || dup2(input, STDIN_FILENO) < 0 || dup2(output, STDOUT_FILENO) < 0 ||
+        dup2(errors, STDERR_FILENO) < 0) {
+        _exit(2);
+    }
+    (void)execv(program, argv);
+    (void)fprintf(stderr, "%s: %s\n", program, strerror(errno));
+    _exit(2);
+}
+
+static struct server server_start(const struct bench *bench, const char *program, const char *name,
+                                  char *const *argv)
+{
+    char path[BENCH_PATH_MAX];
+    char log[BENCH_PATH_MAX];
+    struct server server = {0};
+    int in[2];
+    int out[2];
+
+    (void)snprintf(path, sizeof path, "%s/%s", bench->programs, program);
+    bench_path(bench, name, log);
+    if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0) {
+        bench_die("no pipe");
+    }
+    server.process = fork();
+    if (server.process == 0) {
+        become(path, argv, log, in[0], out[1]);
+    }
+    (void)close(in[0]);
+    (void)close(out[1]);
+    server.input = in[1];
+    server.output = out[0];
+    return server;
+}
+
+/* Reads what a server says until `mark` stands in it; the port follows the mark. */
+static void read_port(struct server *server, const char *name, const char *mark)
+{
+    char text[LINE_BYTES];
+    size_t len = 0;
+    ssize_t n;
+
+    while (len < sizeof text - 1 &&
+           (n = read(server->output, text + len, sizeof text - 1 - len)) > 0) {
+        len += (size_t)n;
+        text[len] = '\0';
+        const char *at = strstr(text, mark);
+        if (at != NULL && strchr(at, '\n') != NULL) {
+            server->port = (uint16_t)strtoul(at + strlen(mark), NULL, 10);
+            return;
+        }
+    }
+    bench_die("%s does not say where it listens: see its .log in the directory of the run", name);
+}
+
+static void server_stop(struct server *server)
+{
+    int status = 0;
+    (void)close(server->input);
+    (void)kill(server->process, SIGTERM);
+    (void)waitpid(server->process, &status, 0);
+    (void)close(server->output);
+}
+
+static struct server echo_start(const struct bench *bench)
+{
+    char *argv[] = {(char[]){"bench-echo"}, NULL};
+    struct server server = server_start(bench, "bench/bench-echo", "echo.log", argv);
+    read_port(&server, "bench-echo", "");
+    return server;
+}
+
+static void write_configuration(const struct bench *bench, const char *path)
+{
+    FILE *file = fopen(path, "w");
+    if (file == NULL) {
+        bench_die("%s: cannot be written", path);
+    }
+    (void)fprintf(file,
+                  "listen:\n  address: 127.0.0.1:0\n"
+                  "journal:\n  path: %s/journal\n"
+                  "consumers:\n"
+                  "  - name: billing\n    start: 2099-01-01T00:00:00Z\n    sinks:\n"
+                  "      - kind: sqlite\n        path: %s/usage.db\n",
+                  bench->dir, bench->dir);
+    if (fclose(file) != 0) {
+        bench_die("%s: cannot be written", path);
+    }
+}
+
+static struct server daemon_start(const struct bench *bench)
+{
+    char config[BENCH_PATH_MAX];
+    char *argv[] = {(char[]){"daybook"}, (char[]){"serve"}, (char[]){"-c"}, config, NULL};
+
+    bench_path(bench, "daybook.yaml", config);
+    write_configuration(bench, config);
+    struct server server = server_start(bench, "daybook", "daybook.log", argv);
+    read_port(&server, "daybook", "http://127.0.0.1:");
+    for (int i = 0; load_get(server.port, "/readyz") != 200; i++) {
+        struct timespec look = {.tv_nsec = 10000000};
+        if (i == READY_TRIES) {
+            bench_die("the daemon does not become ready");
+        }
+        (void)nanosleep(&look, NULL);
+    }
+    return server;
+}
+
+void bench_http(struct bench *bench)
+{
+    struct server echo = echo_start(bench);
+    struct server daybook = daemon_start(bench);
+    struct load *to_echo = load_open(echo.port, CONNECTIONS, ACCEPTED, 1);
+    struct load *to_daybook = load_open(daybook.port, CONNECTIONS, ACCEPTED, 2);
+    struct bench_side sides[] = {{.run = load_run, .user = to_daybook},
+                                 {.run = load_run, .user = to_echo}};
+    static const struct {
+        const char *name;
+        double q;
+    } quantiles[] = {{"64 connections, median", 0.5}, {"64 connections, 99th of 100", 0.99}};
+
+    bench_alternate(bench, sides, 2);
+    bench_figure(bench, "64 connections", bench_median(bench, &sides[0]), "events/s",
+                 bench_median(bench, &sides[1]), bench_ratio(bench, &sides[0], &sides[1]));
+    for (size_t i = 0; i < sizeof quantiles / sizeof quantiles[0]; i++) {
+        double took = load_quantile_us(to_daybook, quantiles[i].q);
+        double bound = load_quantile_us(to_echo, quantiles[i].q);
+        bench_figure(bench, quantiles[i].name, took, "us", bound, took / bound);
+    }
+    load_close(to_echo);
+    load_close(to_daybook);
+    server_stop(&echo);
+    server_stop(&daybook);
+}

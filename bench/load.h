@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A small load generator for HTTP: one thread, epoll, connections that are kept alive, one event in each
+ * POST, the next one as soon as the answer is there.
+ */
+#ifndef DBK_BENCH_LOAD_H
+#define DBK_BENCH_LOAD_H
+
+#include <stdint.h>
+
+struct load;
+
+/* Connects to 127.0.0.1. `status` is what every answer has to say. Owned: release with load_close. */
+struct load *load_open(uint16_t port, unsigned connections, int status, uint64_t seed);
+/* Sends for so long, then waits for the last answers. Returns answers a second; ends the process at an
+ * answer with another status. Of the shape of bench_side.run. */
+double load_run(void *load, double seconds);
+/* The q-th part (0 to 1) of all answers took no longer, in microseconds; to a part in sixteen. */
+double load_quantile_us(const struct load *load, double q);
+void load_close(struct load *load);
+
+/* One GET on a connection of its own. Returns the status, or -1 when nobody answers. */
+int load_get(uint16_t port, const char *path);
+
+#endif

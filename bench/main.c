@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The program of `./dev bench`: runs the suites that are named, or all, each in a process of its own.
+ * Exits 0; 1 where a mark was missed (--marks); 2 where something could not be measured.
+ */
+#include "bench.h"
+
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { ROUNDS_FULL = 9, ROUNDS_QUICK = 1, FILES_OPEN = 16, EXIT_MISSED = 1, EXIT_NOT_MEASURED = 2 };
+
+static const double round_full_s = 0.4;
+static const double round_quick_s = 0.05;
+
+static const struct suite {
+    const char *name;
+    void (*run)(struct bench *bench);
+    const char *what;
+} suites[] = {
+    {"append", bench_append, "durable appends of 1, 16 and 64 threads"},
+    {"batch", bench_batch, "durable appends of 4 threads in batches of 256"},
+    {"claim", bench_claim, "claim and acknowledge at backlogs of 1,000 and 200,000"},
+    {"sqlite", bench_sqlite, "delivery into SQLite"},
+    {"memory", bench_memory, "resident bytes of a pending event"},
+    {"start", bench_start, "from open to ready with 300,000 stored events"},
+    {"http", bench_http, "one event a request over 64 connections"},
+};
+enum { SUITE_COUNT = sizeof suites / sizeof suites[0] };
+
+static void usage(void)
+{
+    (void)puts("./dev bench [OPTION...] [SUITE...]\n"
+               "  --quick       a few seconds in all: do the programs run and print?\n"
+               "  --marks       print what is allowed and measured; exit 1 where a mark is missed\n"
+               "  --json        one object a line: suite, name, value, unit, bound, ratio\n"
+               "  --rounds N    rounds of each side (9)\n"
+               "  --seconds S   length of a round (0.4)\n"
+               "  --dir DIR     measure the disk that holds DIR (build/bench/data)\n"
+               "Suites:");
+    for (size_t i = 0; i < SUITE_COUNT; i++) {
+        (void)printf("  %-13s %s\n", suites[i].name, suites[i].what);
+    }
+}
+
+static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw)
+{
+    (void)st;
+    (void)flag;
+    (void)ftw;
+    return remove(path);
+}
+
+static void remove_tree(const char *dir)
+{
+    (void)nftw(dir, remove_one, FILES_OPEN, FTW_DEPTH | FTW_PHYS);
+}
+
+/* Runs one suite in a child. Returns its exit status. */
+static int run_suite(const struct suite *suite, const struct bench *options)
+{
+    char dir[BENCH_PATH_MAX];
+    struct bench bench = *options;
+    int status = 0;
+
+    bench_path(options, suite->name, dir);
+    remove_tree(dir);
+    if (mkdir(dir, 0700) != 0) {
+        bench_die("%s: cannot be made", dir);
+    }
+    pid_t child = fork();
+    if (child < 0) {
+        bench_die("no process for %s", suite->name);
+    }
+    if (child == 0) {
+        bench.suite = suite->name;
+        bench.dir = dir;
+        suite->run(&bench);
+        exit(bench.missed > 0 ? EXIT_MISSED : 0);
+    }
+    if (waitpid(child, &status, 0) != child || !WIFEXITED(status)) {
+        status = EXIT_NOT_MEASURED;
+    } else {
+        status = WEXITSTATUS(status);
+    }
+    remove_tree(dir);
+    return status;
+}
+
+static double number_of(const char *option, const char *text, double least, double most)
+{
+    char *end = NULL;
+    double value = text != NULL ? strtod(text, &end) : -1;
+    if (text == NULL || *end != '\0' || value < least || value > most) {
+        bench_die("%s: give a number from %g to %g", option, least, most);
+    }
+    return value;
+}
+
+/* Reads the options. Returns the index of the first suite. */
+static int read_options(int argc, char **argv, struct bench *bench)
+{
+    int at = 1;
+
+    for (; at < argc && argv[at][0] == '-'; at++) {
+        const char *option = argv[at];
+        const char *value = at + 1 < argc ? argv[at + 1] : NULL;
+        if (strcmp(option, "--quick") == 0) {
+            bench->length = BENCH_QUICK;
+            bench->rounds = ROUNDS_QUICK;
+            bench->round_s = round_quick_s;
+        } else if (strcmp(option, "--marks") == 0) {
+            bench->marking = BENCH_MARKS;
+        } else if (strcmp(option, "--json") == 0) {
+            bench->output = BENCH_JSON;
+        } else if (strcmp(option, "--help") == 0) {
+            usage();
+            exit(0);
+        } else if (strcmp(option, "--rounds") == 0) {
+            bench->rounds = (unsigned)number_of(option, value, 1, BENCH_ROUNDS_MAX);
+            at++;
+        } else if (strcmp(option, "--seconds") == 0) {
+            bench->round_s = number_of(option, value, 0.01, 60);
+            at++;
+        } else if (strcmp(option, "--dir") == 0 && value != NULL) {
+            bench->dir = value;
+            at++;
+        } else {
+            bench_die("%s: unknown; see --help", option);
+        }
+    }
+    return at;
+}
+
+static const struct suite *suite_named(const char *name)
+{
+    for (size_t i = 0; i < SUITE_COUNT; i++) {
+        if (strcmp(suites[i].name, name) == 0) {
+            return &suites[i];
+        }
+    }
+    bench_die("%s: no such suite; see --help", name);
+}
+
+int main(int argc, char **argv)
+{
+    struct bench bench = {.dir = "build/bench/data",
+                          .programs = "build/bench",
+                          .rounds = ROUNDS_FULL,
+                          .round_s = round_full_s};
+    int at = read_options(argc, argv, &bench);
+    int worst = 0;
+
+    if (bench.length == BENCH_QUICK && bench.marking == BENCH_MARKS) {
+        bench_die("--quick measures nothing that a mark could be held against");
+    }
+    for (int i = at; i < argc; i++) {
+        (void)suite_named(argv[i]);
+    }
+    if (mkdir(bench.dir, 0700) != 0 && access(bench.dir, W_OK) != 0) {
+        bench_die("%s: cannot be made", bench.dir);
+    }
+    const char *programs = getenv("DAYBOOK_BENCH_PROGRAMS");
+    if (programs != NULL) {
+        bench.programs = programs;
+    }
+    if (bench.output == BENCH_TABLE) {
+        (void)printf("%-7s %-34s %12s %-14s %12s %7s\n", "suite", "name", "value", "unit", "bound",
+                     "ratio");
+        (void)fflush(stdout);
+    }
+    for (size_t i = 0; i < SUITE_COUNT; i++) {
+        bool wanted = at == argc;
+        for (int k = at; k < argc; k++) {
+            wanted = wanted || strcmp(argv[k], suites[i].name) == 0;
+        }
+        if (wanted) {
+            int status = run_suite(&suites[i], &bench);
+            worst = status > worst ? status : worst;
+        }
+    }
+    return worst;
+}
