@@ -110,6 +110,17 @@ static void bump_changes(struct dbk_log *log)
 
 /* ---- registration ------------------------------------------------------------------------------ */
 
+/* [state+stage] The lowest position that is not visible yet. What is in flight belongs to a consumer that
+ * starts at the oldest. */
+static uint64_t first_invisible(const struct dbk_log *log)
+{
+    if (log->frozen != NULL && log->frozen->staged_count > 0) {
+        return log->frozen->staged[0].position;
+    }
+    return log->open_stage->staged_count > 0 ? log->open_stage->staged[0].position
+                                             : log->next_position;
+}
+
 /* Registers the consumer unless it is (C1). OK: *ret_id is set, and the registration is durable. */
 static enum daybook_code ensure_registered(struct dbk_log *log, const struct daybook_claim *claim,
                                            int64_t now_us, int64_t deadline_us, uint32_t *ret_id,
@@ -129,7 +140,7 @@ static enum daybook_code ensure_registered(struct dbk_log *log, const struct day
     if (*ret_id == 0) {
         uint32_t id = dbk_state_next_consumer_id(log->state);
         struct dbk_start start =
-            dbk_state_resolve_start(log->state, claim->start, log->next_position);
+            dbk_state_resolve_start(log->state, claim->start, first_invisible(log));
         code = dbk_state_register(log->state, id, claim->consumer, start);
         if (code != DAYBOOK_OK) {
             unlock_both(log);

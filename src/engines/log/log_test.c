@@ -1,0 +1,538 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The log engine on the real disk with its own threads: races that a single thread cannot show, what
+ * the hot path allocates, and a disk that fails. What the contract asks of every engine is in
+ * tests/contract, crashes are in tests/sim.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <daybook/log.h>
+
+#include "base/os.h"
+#include "engines/log/log.h"
+
+#define NOW_US INT64_C(1700000000000000)
+
+/* ---- memory, counted --------------------------------------------------------------------------- */
+
+static _Atomic uint64_t allocations;
+static _Atomic int counting;
+
+void *__real_malloc(size_t n);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *p, size_t n);
+void *__wrap_malloc(size_t n);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *p, size_t n);
+
+static void count(void)
+{
+    if (atomic_load_explicit(&counting, memory_order_relaxed) != 0) {
+        atomic_fetch_add(&allocations, 1);
+    }
+}
+
+void *__wrap_malloc(size_t n)
+{
+    count();
+    return __real_malloc(n);
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+    count();
+    return __real_calloc(n, size);
+}
+
+void *__wrap_realloc(void *p, size_t n)
+{
+    count();
+    return __real_realloc(p, n);
+}
+
+/* ---- a journal in a directory of its own --------------------------------------------------------- */
+
+struct fixture {
+    char path[64];
+    struct daybook_log_options options;
+    struct dbk_os os; /* POSIX, but for what a test replaces */
+    struct daybook_journal *journal;
+    struct daybook_error err;
+};
+
+static struct fixture *fixture_new(void)
+{
+    struct fixture *f = calloc(1, sizeof(*f));
+    assert_non_null(f);
+    snprintf(f->path, sizeof(f->path), "/tmp/daybook-log-XXXXXX");
+    assert_non_null(mkdtemp(f->path));
+    f->options.path = f->path;
+    f->options.now_us = NOW_US;
+    f->options.capacity.events.event_bytes_max = 8 * 1024;
+    f->options.segment_bytes = 64 * 1024;
+    f->options.bytes_max = UINT64_C(1) << 30;
+    f->options.free_disk_min = 1;
+    f->os = *dbk_os_posix();
+    return f;
+}
+
+static void fixture_open(struct fixture *f)
+{
+    enum daybook_code code = dbk_log_open(&f->options, &f->os, &f->journal, &f->err);
+    if (code != DAYBOOK_OK) {
+        fail_msg("open: %s: %s", daybook_code_name(code), f->err.message);
+    }
+}
+
+static void fixture_free(struct fixture *f)
+{
+    char command[128];
+    (void)daybook_journal_close(f->journal, NULL);
+    snprintf(command, sizeof(command), "rm -rf %s", f->path);
+    assert_int_equal(system(command), 0);
+    free(f);
+}
+
+struct event_text {
+    char id[32];
+    char key[16];
+    char record[640];
+};
+
+static struct daybook_event make_event(struct event_text *text, unsigned number, unsigned key,
+                                       size_t record_bytes)
+{
+    snprintf(text->id, sizeof(text->id), "event-%u", number);
+    snprintf(text->key, sizeof(text->key), "key-%u", key);
+    int n = snprintf(text->record, sizeof(text->record), "{\"n\":%u,\"pad\":\"", number);
+    size_t at = (size_t)n;
+    while (at < record_bytes) {
+        text->record[at++] = 'x';
+    }
+    memcpy(text->record + at, "\"}", 2);
+    return (struct daybook_event){.request_id = {text->id, strlen(text->id)},
+                                  .name_space = {"test", 4},
+                                  .subject = {text->key, strlen(text->key)},
+                                  .observed_at_us = NOW_US,
+                                  .record = {text->record, at + 2}};
+}
+
+static enum daybook_code append(struct fixture *f, unsigned number, unsigned key,
+                                struct daybook_append_result *result)
+{
+    struct event_text text;
+    struct daybook_event event = make_event(&text, number, key, 100);
+    return daybook_journal_append(f->journal, &event, NOW_US, DAYBOOK_NO_DEADLINE, result, &f->err);
+}
+
+/* ---- threads ------------------------------------------------------------------------------------- */
+
+enum { APPENDERS = 8, IDS = 600, CLAIMANTS = 3, KEYS = 16 };
+
+struct race {
+    struct fixture *f;
+    _Atomic uint64_t position_of[IDS]; /* as answered */
+    _Atomic uint32_t accepted[IDS];
+    _Atomic uint32_t acked[IDS];
+    _Atomic uint64_t last_of_key[KEYS];
+    _Atomic uint32_t acked_total;
+    _Atomic uint32_t wrong;
+};
+
+/* Every id is appended by half of the threads, in another order by each. */
+static void *append_race(void *arg)
+{
+    struct race *race = arg;
+    static _Atomic unsigned next_seat;
+    unsigned seat = atomic_fetch_add(&next_seat, 1);
+    for (unsigned i = 0; i < IDS; i++) {
+        unsigned number = (i * 7 + seat * 131) % IDS;
+        struct daybook_append_result result;
+        if (number % 2 != seat % 2) {
+            continue;
+        }
+        enum daybook_code code = append(race->f, number, number % KEYS, &result);
+        if (code != DAYBOOK_OK && code != DAYBOOK_ALREADY_PRESENT) {
+            atomic_fetch_add(&race->wrong, 1);
+            continue;
+        }
+        if (code == DAYBOOK_OK) {
+            atomic_fetch_add(&race->accepted[number], 1);
+        }
+        uint64_t none = 0;
+        if (!atomic_compare_exchange_strong(&race->position_of[number], &none, result.position) &&
+            none != result.position) {
+            atomic_fetch_add(&race->wrong, 1);
+        }
+    }
+    return NULL;
+}
+
+static unsigned number_of(const struct daybook_delivery *delivery)
+{
+    char id[32];
+    memcpy(id, delivery->event.request_id.data, delivery->event.request_id.len);
+    id[delivery->event.request_id.len] = '\0';
+    return (unsigned)strtoul(id + 6, NULL, 10);
+}
+
+static void *claim_race(void *arg)
+{
+    struct race *race = arg;
+    struct daybook_batch *batch;
+    struct daybook_error err;
+    struct daybook_claim claim = {
+        .consumer = "billing", .events_max = 32, .key_run = 4, .lease_ms = 60000};
+    if (daybook_batch_new(32, 64 * 1024, 8 * 1024, &batch, &err) != DAYBOOK_OK) {
+        atomic_fetch_add(&race->wrong, 1);
+        return NULL;
+    }
+    int64_t until = daybook_journal_monotonic_us(race->f->journal) + 60000000;
+    while (atomic_load(&race->acked_total) < IDS && atomic_load(&race->wrong) == 0) {
+        struct daybook_consumer_stats stats;
+        if (daybook_journal_monotonic_us(race->f->journal) > until &&
+            daybook_journal_consumer_stats(race->f->journal, "billing", NOW_US, &stats, &err) ==
+                DAYBOOK_OK) {
+            printf("# stuck: %llu pending, %llu in flight\n", (unsigned long long)stats.pending,
+                   (unsigned long long)stats.in_flight);
+            atomic_fetch_add(&race->wrong, 1);
+        }
+        struct daybook_hand_out set[32];
+        enum daybook_code codes[32];
+        uint32_t seen = daybook_journal_changes(race->f->journal);
+        if (daybook_journal_claim(race->f->journal, &claim, NOW_US, DAYBOOK_NO_DEADLINE, batch,
+                                  &err) != DAYBOOK_OK) {
+            atomic_fetch_add(&race->wrong, 1);
+            break;
+        }
+        for (size_t i = 0; i < batch->count; i++) {
+            const struct daybook_delivery *delivery = &batch->deliveries[i];
+            unsigned number = number_of(delivery);
+            unsigned key = number % KEYS;
+            set[i] = (struct daybook_hand_out){delivery->position, delivery->token};
+            /* C4, C8: in order within the key, and nobody else holds the key now. */
+            if (atomic_exchange(&race->last_of_key[key], delivery->position) >=
+                    delivery->position ||
+                delivery->attempt != 1) {
+                atomic_fetch_add(&race->wrong, 1);
+            }
+            atomic_fetch_add(&race->acked[number], 1);
+        }
+        if (batch->count > 0) {
+            if (daybook_journal_ack(race->f->journal, "billing", set, batch->count, NOW_US,
+                                    DAYBOOK_NO_DEADLINE, codes, &err) != DAYBOOK_OK) {
+                atomic_fetch_add(&race->wrong, 1);
+            }
+            atomic_fetch_add(&race->acked_total, (uint32_t)batch->count);
+            daybook_journal_wake(race->f->journal);
+        } else {
+            daybook_journal_wait(race->f->journal, seen,
+                                 daybook_journal_monotonic_us(race->f->journal) + 20000);
+        }
+    }
+    daybook_batch_free(batch);
+    return NULL;
+}
+
+static void test_C8_C11_racing_appends_and_claims(void **state)
+{
+    struct race *race = calloc(1, sizeof(*race));
+    pthread_t threads[APPENDERS + CLAIMANTS];
+    struct daybook_journal_stats stats;
+    (void)state;
+    race->f = fixture_new();
+    fixture_open(race->f);
+    for (unsigned i = 0; i < APPENDERS + CLAIMANTS; i++) {
+        assert_int_equal(
+            pthread_create(&threads[i], NULL, i < APPENDERS ? append_race : claim_race, race), 0);
+    }
+    for (unsigned i = 0; i < APPENDERS + CLAIMANTS; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    assert_int_equal(atomic_load(&race->wrong), 0);
+    for (unsigned i = 0; i < IDS; i++) {
+        assert_int_equal(atomic_load(&race->accepted[i]), 1); /* A2: one of them */
+        assert_int_equal(atomic_load(&race->acked[i]), 1);
+    }
+    assert_int_equal(daybook_journal_stats(race->f->journal, NOW_US, &stats, NULL), DAYBOOK_OK);
+    assert_int_equal(stats.accepted, IDS);
+    assert_int_equal(stats.stored_events, IDS);
+    fixture_free(race->f);
+    free(race);
+}
+
+static void *append_range(void *arg)
+{
+    struct race *race = arg;
+    static _Atomic unsigned next_seat;
+    unsigned seat = atomic_fetch_add(&next_seat, 1);
+    for (unsigned i = 0; i < 40; i++) {
+        struct daybook_append_result result;
+        enum daybook_code code = append(race->f, seat * 40 + i, 0, &result);
+        if (code == DAYBOOK_OK) {
+            atomic_fetch_add(&race->acked_total, 1);
+        } else if (code != DAYBOOK_AT_CAPACITY) {
+            atomic_fetch_add(&race->wrong, 1);
+        }
+    }
+    return NULL;
+}
+
+static void test_P7_racing_for_the_last_places(void **state)
+{
+    struct race *race = calloc(1, sizeof(*race));
+    pthread_t threads[APPENDERS];
+    struct daybook_journal_stats stats;
+    (void)state;
+    race->f = fixture_new();
+    race->f->options.capacity.events_max = 100;
+    fixture_open(race->f);
+    for (unsigned i = 0; i < APPENDERS; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, append_range, race), 0);
+    }
+    for (unsigned i = 0; i < APPENDERS; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    assert_int_equal(atomic_load(&race->wrong), 0);
+    assert_int_equal(atomic_load(&race->acked_total), 100);
+    assert_int_equal(daybook_journal_stats(race->f->journal, NOW_US, &stats, NULL), DAYBOOK_OK);
+    assert_int_equal(stats.stored_events, 100);
+    fixture_free(race->f);
+    free(race);
+}
+
+/* ---- the append that nobody waits for ------------------------------------------------------------- */
+
+static void drain_one(struct fixture *f, struct daybook_append_queue *queue)
+{
+    struct daybook_submission *done[4];
+    while (daybook_append_queue_drain(queue, NOW_US, done, 1) == 0) {
+        /* Polls the state of another thread; the commit is short. */
+        daybook_journal_wait(f->journal, daybook_journal_changes(f->journal),
+                             daybook_journal_monotonic_us(f->journal) + 1000);
+    }
+}
+
+static void test_A6_submission_answers_each_in_order(void **state)
+{
+    enum { N = 400 };
+    struct fixture *f = fixture_new();
+    struct event_text *texts = calloc(N, sizeof(*texts));
+    struct daybook_event *events = calloc(N, sizeof(*events));
+    struct daybook_append_result *results = calloc(N, sizeof(*results));
+    struct daybook_append_queue *queue;
+    struct daybook_submission submission = {.events = events, .results = results, .count = N};
+    (void)state;
+    fixture_open(f);
+    assert_int_equal(daybook_append_queue_new(f->journal, &queue, NULL), DAYBOOK_OK);
+    for (unsigned i = 0; i < N; i++) {
+        events[i] = make_event(&texts[i], i, i % 3, 500);
+    }
+    events[7].request_id = events[3].request_id; /* E6: another content under the same id */
+    events[9] = events[4];                       /* the same fact twice */
+    events[11].record = (struct daybook_bytes){"{", 1};
+    daybook_journal_submit(f->journal, queue, &submission, NOW_US);
+    drain_one(f, queue);
+    uint64_t last = 0;
+    for (unsigned i = 0; i < N; i++) {
+        enum daybook_code expected = i == 7    ? DAYBOOK_CONFLICT
+                                     : i == 9  ? DAYBOOK_ALREADY_PRESENT
+                                     : i == 11 ? DAYBOOK_MALFORMED_JSON
+                                               : DAYBOOK_OK;
+        assert_int_equal(results[i].code, expected);
+        if (expected == DAYBOOK_OK) {
+            assert_true(results[i].position > last);
+            last = results[i].position;
+        }
+    }
+    assert_int_equal(results[9].position, results[4].position);
+    /* The whole again: nothing is stored twice. */
+    memset(results, 0, N * sizeof(*results));
+    memset(submission.private_, 0, sizeof(submission.private_));
+    daybook_journal_submit(f->journal, queue, &submission, NOW_US);
+    drain_one(f, queue);
+    for (unsigned i = 0; i < N; i++) {
+        assert_int_not_equal(results[i].code, DAYBOOK_OK);
+    }
+    daybook_append_queue_free(queue);
+    fixture_free(f);
+    free(texts);
+    free(events);
+    free(results);
+}
+
+/* ---- the hot path --------------------------------------------------------------------------------- */
+
+static void test_the_append_path_allocates_nothing(void **state)
+{
+    enum { N = 100000, BATCH = 250 };
+    struct fixture *f = fixture_new();
+    struct event_text *texts = calloc(BATCH, sizeof(*texts));
+    struct daybook_event events[BATCH];
+    struct daybook_append_result results[BATCH];
+    (void)state;
+    f->options.segment_bytes = 64 * 1024 * 1024;
+    f->options.bytes_max = 0;
+    fixture_open(f);
+    uint64_t before = atomic_load(&allocations);
+    for (unsigned n = 0; n < N; n += BATCH) {
+        for (unsigned i = 0; i < BATCH; i++) {
+            events[i] = make_event(&texts[i], n + i, i % 50, 500);
+        }
+        atomic_store(&counting, 1);
+        enum daybook_code code = daybook_journal_append_batch(
+            f->journal, events, BATCH, NOW_US, DAYBOOK_NO_DEADLINE, results, &f->err);
+        atomic_store(&counting, 0);
+        assert_int_equal(code, DAYBOOK_OK);
+        assert_int_equal(results[BATCH - 1].code, DAYBOOK_OK);
+    }
+    printf("# %u appends, %llu allocations while they ran (allowed 0)\n", (unsigned)N,
+           (unsigned long long)(atomic_load(&allocations) - before));
+    assert_int_equal(atomic_load(&allocations) - before, 0);
+    fixture_free(f);
+    free(texts);
+}
+
+/* ---- a disk that fails ---------------------------------------------------------------------------- */
+
+static _Atomic int sync_fails;
+
+static int failing_fdatasync(const struct dbk_os *os, int file)
+{
+    if (atomic_load(&sync_fails) != 0) {
+        return -EIO;
+    }
+    return dbk_os_posix()->fdatasync(os, file);
+}
+
+static void test_A7_a_failed_sync_ends_the_handle_and_reading_goes_on(void **state)
+{
+    struct fixture *f = fixture_new();
+    struct daybook_append_result result;
+    struct daybook_journal_stats stats;
+    struct daybook_batch *batch;
+    uint64_t last;
+    (void)state;
+    f->os.fdatasync = failing_fdatasync;
+    fixture_open(f);
+    assert_int_equal(append(f, 1, 1, &result), DAYBOOK_OK);
+    atomic_store(&sync_fails, 1);
+    assert_int_equal(append(f, 2, 1, &result), DAYBOOK_BACKEND);
+    atomic_store(&sync_fails, 0);
+    /* The disk works again, but nothing that this handle says could be believed. */
+    assert_int_equal(append(f, 3, 1, &result), DAYBOOK_BACKEND);
+    assert_int_equal(f->err.code, DAYBOOK_BACKEND);
+    assert_int_equal(daybook_journal_stats(f->journal, NOW_US, &stats, NULL), DAYBOOK_OK);
+    assert_int_equal(stats.state, DAYBOOK_JOURNAL_FAILED);
+    assert_int_equal(stats.failure.os_errno, EIO);
+    assert_int_equal(daybook_batch_new(8, 4096, 8 * 1024, &batch, NULL), DAYBOOK_OK);
+    assert_int_equal(
+        daybook_journal_read(f->journal, 0, DAYBOOK_WHERE_ALL, batch, &last, NULL, NULL),
+        DAYBOOK_OK);
+    assert_int_equal(batch->count, 1);
+    assert_int_equal(daybook_journal_close(f->journal, NULL), DAYBOOK_BACKEND);
+    fixture_open(f);
+    enum daybook_code code = append(f, 2, 1, &result);
+    assert_true(code == DAYBOOK_OK || code == DAYBOOK_ALREADY_PRESENT);
+    assert_int_equal(append(f, 1, 1, &result), DAYBOOK_ALREADY_PRESENT);
+    daybook_batch_free(batch);
+    fixture_free(f);
+}
+
+static _Atomic uint64_t disk_left;
+
+static int limited_statfs(const struct dbk_os *os, const char *path, struct dbk_statfs *ret)
+{
+    (void)os;
+    (void)path;
+    ret->free_bytes = atomic_load(&disk_left);
+    return 0;
+}
+
+static void test_A4_a_full_disk_refuses_appends_while_delivery_goes_on(void **state)
+{
+    struct fixture *f = fixture_new();
+    struct daybook_append_result result = {.code = DAYBOOK_OK};
+    struct daybook_batch *batch;
+    unsigned n = 0;
+    (void)state;
+    f->options.threads = DAYBOOK_LOG_INLINE;
+    f->options.free_disk_min = 1;
+    f->os.statfs = limited_statfs;
+    atomic_store(&disk_left, UINT64_C(1) << 30);
+    fixture_open(f);
+    atomic_store(&disk_left, 0);
+    while (append(f, n, n % 5, &result) == DAYBOOK_OK) {
+        n++;
+        assert_true(n < 10000);
+    }
+    assert_int_equal(result.code, DAYBOOK_AT_CAPACITY);
+    assert_int_equal(result.limit, DAYBOOK_LIMIT_DISK);
+    assert_int_equal(result.retained, n);
+    assert_true(n > 5);
+    struct daybook_append_result repeat;
+    assert_int_equal(append(f, 0, 0, &repeat), DAYBOOK_ALREADY_PRESENT); /* A3: decided first */
+    assert_int_equal(daybook_batch_new(4, 64 * 1024, 8 * 1024, &batch, NULL), DAYBOOK_OK);
+    struct daybook_claim claim = {
+        .consumer = "billing", .events_max = 4, .key_run = 1, .lease_ms = 1000};
+    struct daybook_hand_out set[4];
+    enum daybook_code codes[4];
+    assert_int_equal(
+        daybook_journal_claim(f->journal, &claim, NOW_US, DAYBOOK_NO_DEADLINE, batch, &f->err),
+        DAYBOOK_OK);
+    assert_int_equal(batch->count, 4);
+    for (unsigned i = 0; i < 4; i++) {
+        set[i] =
+            (struct daybook_hand_out){batch->deliveries[i].position, batch->deliveries[i].token};
+    }
+    assert_int_equal(daybook_journal_ack(f->journal, "billing", set, 4, NOW_US, DAYBOOK_NO_DEADLINE,
+                                         codes, &f->err),
+                     DAYBOOK_OK);
+    /* It ends without a restart. */
+    atomic_store(&disk_left, UINT64_C(1) << 30);
+    dbk_log_housekeep(f->journal);
+    int64_t until = daybook_journal_monotonic_us(f->journal) + 20000000;
+    while (append(f, n, n % 5, &result) != DAYBOOK_OK) {
+        assert_int_equal(result.code, DAYBOOK_AT_CAPACITY);
+        assert_true(daybook_journal_monotonic_us(f->journal) < until);
+        dbk_log_housekeep(f->journal);
+    }
+    daybook_batch_free(batch);
+    fixture_free(f);
+}
+
+static void test_one_owner_a_directory(void **state)
+{
+    struct fixture *f = fixture_new();
+    struct daybook_journal *second;
+    (void)state;
+    fixture_open(f);
+    assert_int_equal(dbk_log_open(&f->options, &f->os, &second, &f->err), DAYBOOK_BUSY);
+    assert_non_null(strstr(f->err.message, "another process"));
+    fixture_free(f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_C8_C11_racing_appends_and_claims),
+        cmocka_unit_test(test_P7_racing_for_the_last_places),
+        cmocka_unit_test(test_A6_submission_answers_each_in_order),
+        cmocka_unit_test(test_the_append_path_allocates_nothing),
+        cmocka_unit_test(test_A7_a_failed_sync_ends_the_handle_and_reading_goes_on),
+        cmocka_unit_test(test_A4_a_full_disk_refuses_appends_while_delivery_goes_on),
+        cmocka_unit_test(test_one_owner_a_directory),
+    };
+    return cmocka_run_group_tests_name("log", tests, NULL, NULL);
+}
