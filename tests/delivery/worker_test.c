@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The worker's passes and turns over a journal, in moved time: no thread, no sleep. The clock is the
- * world's; a destination that takes long moves it.
+ * world's; a destination that takes long moves it. The engine is the first argument: test-worker log.
  */
 #include <daybook/worker.h>
 
@@ -18,6 +18,8 @@
 #define LEASE_MS 30000u
 #define POLL_US 250000
 #define SINKS 2u
+
+static const struct contract_engine *engine = &contract_memory;
 
 struct bench {
     struct contract_world *world;
@@ -67,7 +69,7 @@ static int setup(void **state)
     struct bench *b = calloc(1, sizeof *b);
 
     assert_non_null(b);
-    b->world = world_new(&contract_memory, &capacity);
+    b->world = world_new(engine, &capacity);
     troubled_init(&b->troubled, b->world->journal);
     for (size_t i = 0; i < SINKS; i++) {
         b->sinks[i] = script_sink_new(i == 0 ? "ledger" : "archive");
@@ -707,8 +709,11 @@ static void test_W11_a_timeout_above_a_third_of_the_lease_is_refused(void **stat
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc > 1 && strcmp(argv[1], "log") == 0) {
+        engine = &contract_log;
+    }
     const struct CMUnitTest tests[] = {
         TEST(test_W8_what_landed_is_acknowledged),
         TEST(test_C4_one_callers_events_arrive_in_order),
