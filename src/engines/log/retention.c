@@ -23,6 +23,7 @@ static struct dbk_range *range_for(const struct dbk_state *s, struct dbk_forget_
     if (list->count == list->max) {
         return NULL;
     }
+    dbk_assert(list->ranges != NULL);
     last = &list->ranges[list->count++];
     *last = (struct dbk_range){.first = position, .end = position, .reason = reason};
     return last;

@@ -424,8 +424,8 @@ void m_walk_pick(struct m_model *m, struct m_walk *w)
         }
     }
     for (uint32_t i = 0;; i++) {
-        struct m_event *e = &m->events[i];
-        struct m_mark *mark = NULL;
+        const struct m_event *e = NULL;
+        const struct m_mark *mark = NULL;
         struct m_item item = {0};
 
         if (taken >= w->claim.events_max || w->condemned >= DBK_CONDEMNED_MAX) {
@@ -453,14 +453,14 @@ void m_walk_pick(struct m_model *m, struct m_walk *w)
         if (item.attempt > w->claim.hand_outs_max) {
             item.condemned = true;
             item.reason = DAYBOOK_REASON_ATTEMPTS_EXHAUSTED;
+        } else if (taken > 0 && w->claim.bytes_max != 0 &&
+                   bytes + e->meta.payload_bytes > w->claim.bytes_max) {
+            w->more = true; /* also where it is damaged: that may not be known yet */
+            return;
         } else if (e->meta.damaged) {
             item.condemned = true;
             item.reason = DAYBOOK_REASON_MALFORMED;
             w->closed[e->key] = true;
-        } else if (taken > 0 && w->claim.bytes_max != 0 &&
-                   bytes + e->meta.payload_bytes > w->claim.bytes_max) {
-            w->more = true;
-            return;
         } else {
             taken++;
             bytes += e->meta.payload_bytes;

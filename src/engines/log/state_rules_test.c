@@ -5,8 +5,10 @@
  */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "engines/log/state.h"
@@ -944,6 +946,61 @@ static void test_C4_a_key_outlives_its_events_while_a_walk_holds_it(void **state
     picked(w, 1, (uint64_t[]){2});
 }
 
+/* ---- memory ------------------------------------------------------------------------------------------------- */
+
+#define MANY 200000u
+#define BYTES_MAX 96u /* with everything but the lists of buckets in proportion: 90 */
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+
+#ifndef SANITIZED
+static uint64_t resident_bytes(void)
+{
+    FILE *file = fopen("/proc/self/statm", "r");
+    unsigned long long all = 0;
+    unsigned long long resident = 0;
+    int fields = 0;
+
+    assert_non_null(file);
+    fields = fscanf(file, "%llu %llu", &all, &resident);
+    (void)fclose(file);
+    assert_int_equal(fields, 2);
+    return resident * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+#endif
+
+static void test_P1_memory_of_an_event_with_its_own_key(void **state)
+{
+#ifdef SANITIZED
+    (void)state;
+    print_message("skipped: a sanitizer's own memory would be counted\n");
+    skip();
+#else
+    struct world *w = *state;
+    struct dbk_state_options options = {.events_max = MANY, .stored_max = MANY, .staged_max = 256};
+    struct dbk_state *small = w->s;
+    uint64_t before = resident_bytes();
+    uint64_t used = 0;
+
+    assert_int_equal(dbk_state_new(&options, &w->s), DAYBOOK_OK);
+    assert_int_equal(dbk_state_add_segment(w->s, SEGMENT), DAYBOOK_OK);
+    (void)registered(w, "a");
+    for (uint64_t i = 0; i < MANY; i++) {
+        publish(w, (i + 1) * UINT64_C(0x9e3779b97f4a7c15));
+    }
+    used = resident_bytes() - before;
+    print_message("%llu resident bytes for %u events\n", (unsigned long long)used, MANY);
+    assert_true(used < (uint64_t)MANY * BYTES_MAX);
+    dbk_state_free(small);
+#endif
+}
+
 #define WITH(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 int main(void)
@@ -982,6 +1039,7 @@ int main(void)
         WITH(test_P6_quarantined_by_any_is_never_given_up),
         WITH(test_S5_discarded_counts_as_discarded),
         WITH(test_S1_S3_figures),
+        WITH(test_P1_memory_of_an_event_with_its_own_key),
         WITH(test_C4_settle_leaves_out_what_changed_meanwhile),
         WITH(test_C4_a_key_outlives_its_events_while_a_walk_holds_it),
     };
