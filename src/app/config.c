@@ -646,10 +646,10 @@ static enum daybook_code default_consumer(struct reader *r)
     c->consumer_count = 1;
     struct dbk_config_consumer *n = &c->consumers[0];
     put_defaults(S_CONSUMER, n);
-    (void)strcpy(n->name, "billing");
+    (void)snprintf(n->name, sizeof n->name, "billing");
     n->sink_count = 1;
     put_defaults(S_SINK, &n->sinks[0]);
-    (void)strcpy(n->sinks[0].name, "ledger");
+    (void)snprintf(n->sinks[0].name, sizeof n->sinks[0].name, "ledger");
     size_t room = sizeof n->sinks[0].path;
     if ((size_t)snprintf(n->sinks[0].path, room, "%s/usage.db", c->journal_path) >= room) {
         return refuse_at(r, c->marks.at[key_index("journal.path")], "journal.path",

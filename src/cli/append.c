@@ -485,6 +485,21 @@ static enum cli_status run_on(struct append *a, int fd)
     return status == CLI_DONE && a->refused > 0 ? CLI_PARTLY : status;
 }
 
+static enum cli_status connect_and_run(struct append *a, int fd, const char *url, const char *data,
+                                       const char *config)
+{
+    struct daybook_error err = {0};
+    enum daybook_code code = data != NULL ? open_directory(a, data, config, &err)
+                                          : cli_client_new(url, &a->client, &err);
+    if (code != DAYBOOK_OK) {
+        return cli_error(cli_status_of(code), "append: %s", err.message);
+    }
+    enum cli_status status = run_on(a, fd);
+    cli_client_free(a->client);
+    dbk_text_release(&a->text);
+    return status;
+}
+
 static enum cli_status run(int argc, char **argv)
 {
     const char *file = "-";
@@ -509,18 +524,10 @@ static enum cli_status run(int argc, char **argv)
     if (fd < 0) {
         return cli_error(CLI_FAILED, "append: %s cannot be opened: %s", file, strerror(errno));
     }
-    struct daybook_error err = {0};
     struct append *a = calloc(1, sizeof *a);
-    enum daybook_code code = a == NULL      ? dbk_fail(&err, DAYBOOK_NO_MEMORY, "no memory")
-                             : data != NULL ? open_directory(a, data, config, &err)
-                                            : cli_client_new(url, &a->client, &err);
-    status = code == DAYBOOK_OK ? run_on(a, fd)
-                                : cli_error(cli_status_of(code), "append: %s", err.message);
-    if (a != NULL) {
-        cli_client_free(a->client);
-        dbk_text_release(&a->text);
-        free(a);
-    }
+    status = a != NULL ? connect_and_run(a, fd, url, data, config)
+                       : cli_error(CLI_FAILED, "append: no memory");
+    free(a);
     if (fd != STDIN_FILENO) {
         (void)close(fd);
     }

@@ -72,15 +72,15 @@ enum daybook_code cli_exported_event(struct daybook_bytes line,
 
 static bool same(struct daybook_bytes a, struct daybook_bytes b)
 {
-    return a.len == b.len && memcmp(a.data, b.data, a.len) == 0;
+    return a.len == b.len && (a.len == 0 || memcmp(a.data, b.data, a.len) == 0);
 }
 
 enum daybook_code cli_exported_flat(struct daybook_bytes line,
                                     const struct daybook_event_limits *limits,
                                     struct dbk_text *text, struct daybook_error *err)
 {
-    struct daybook_event_names names;
-    struct daybook_event_names flat_names;
+    struct daybook_event_names names = {{0}};
+    struct daybook_event_names flat_names = {{0}};
     struct daybook_event event = {0};
     struct daybook_event flat = {0};
     enum daybook_code code = cli_exported_event(line, limits, &names, &event, err);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/error.h"
 #include "event/ndjson.h"
 #include "json/json.h"
@@ -313,6 +314,7 @@ static void answer_one(const struct dbk_item *item, const struct outcome *o,
                                ? "{\"status\":\"accepted\",\"request_id\":"
                                : "{\"status\":\"already_present\",\"request_id\":");
         dbk_text_json(text, item->request_id);
+        dbk_assert(o->result != NULL); /* only the journal says either word */
         dbk_text_str(text, ",\"position\":");
         dbk_text_u64(text, o->result->position);
         dbk_text_str(text, "}\n");

@@ -82,10 +82,11 @@ enum daybook_code dbk_listen_unix(const char *path, int *ret_fd, struct daybook_
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     struct stat st;
-    if (strlen(path) >= sizeof address.sun_path) {
+    size_t len = strlen(path);
+    if (len >= sizeof address.sun_path) {
         return dbk_fail(err, DAYBOOK_BAD_CONFIG, "listen.unix: %s is too long: shorten it", path);
     }
-    (void)strcpy(address.sun_path, path);
+    memcpy(address.sun_path, path, len);
     if (lstat(path, &st) == 0) {
         if (!S_ISSOCK(st.st_mode) || is_served(&address)) {
             return dbk_fail(err, DAYBOOK_BUSY,

@@ -247,7 +247,10 @@ static int expire(struct dbk_service *service)
 static void *completion_run(void *user)
 {
     struct dbk_service *service = user;
-    struct pollfd fds[2] = {{.fd = daybook_append_queue_fd(service->queue), .events = POLLIN},
+    dbk_mutex_lock(&service->lock);
+    struct daybook_append_queue *queue = service->queue; /* ours as long as this thread runs */
+    dbk_mutex_unlock(&service->lock);
+    struct pollfd fds[2] = {{.fd = daybook_append_queue_fd(queue), .events = POLLIN},
                             {.fd = service->completion_fd, .events = POLLIN}};
     while (!service->completion_stop) {
         int timeout_ms = expire(service);
@@ -257,7 +260,7 @@ static void *completion_run(void *user)
         if (fds[1].revents != 0) {
             silence(service->completion_fd);
         }
-        if (fds[0].revents != 0 && complete(service, service->queue)) {
+        if (fds[0].revents != 0 && complete(service, queue)) {
             dbk_service_look(service);
         }
     }

@@ -75,10 +75,11 @@ enum daybook_code dbk_service_init(struct dbk_service *service, const struct dbk
                                    struct daybook_error *err);
 void dbk_service_release(struct dbk_service *service);
 
-int64_t dbk_service_now(void *service);
+/* `user` is the service: both are handed to the delivery too. */
+int64_t dbk_service_now(void *user);
 int64_t dbk_monotonic_us(void);
 /* Makes the main thread look at the journal's state. */
-void dbk_service_look(void *service);
+void dbk_service_look(void *user);
 
 /* Opens the journal, registers consumers, starts completion and workers, and admits appends. On failure
  * nothing is left open. Threads: owner. */
