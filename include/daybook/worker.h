@@ -68,6 +68,7 @@ struct daybook_worker_event {
     enum daybook_answer_kind outcome;
     enum daybook_code code;
     uint64_t count;
+    uint64_t values_left_out; /**< of WRITE: values that fit no column and left it empty */
     int64_t duration_us;
     const char *message;
 };

@@ -99,6 +99,7 @@ static void test_metrics_page(void **state)
         "consumer=\"billing\",outcome=\"acknowledged\"} 4\n",
         "\ndaybook_destination_up{sink=\"ledger\"} 1\n",
         "\ndaybook_records_written_total{sink=\"ledger\"} 4\n",
+        "\ndaybook_values_left_out_total{sink=\"ledger\"} 0\n",
         "\ndaybook_sink_writes_total{sink=\"ledger\",outcome=\"unavailable\"} 0\n",
     };
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {

@@ -163,6 +163,7 @@ static void notify(void *user, const struct daybook_worker_event *event)
     case DAYBOOK_WORKER_WRITE:
         if (sink != NULL) {
             atomic_fetch_add(&sink->counters.writes[write_outcome(event->outcome)], 1);
+            atomic_fetch_add(&sink->counters.values_left_out, event->values_left_out);
             dbk_histogram_add(&sink->counters.write_us, (uint64_t)event->duration_us);
         }
         break;

@@ -236,6 +236,12 @@ static void write_records(struct dbk_text *text, const struct dbk_metrics_sink *
                     (unsigned long long)s->counters->records_written);
 }
 
+static void write_left_out(struct dbk_text *text, const struct dbk_metrics_sink *s)
+{
+    dbk_text_printf(text, "daybook_values_left_out_total{sink=\"%s\"} %llu\n", s->name,
+                    (unsigned long long)s->counters->values_left_out);
+}
+
 static void write_writes(struct dbk_text *text, const struct dbk_metrics_sink *s)
 {
     for (unsigned i = 0; i < DBK_WRITE_OUTCOMES; i++) {
@@ -263,6 +269,9 @@ void dbk_metrics_write(struct dbk_text *text, const struct dbk_metrics_page *pag
     write_each_sink(text, page, write_up);
     head(text, "daybook_records_written_total", "counter", "Rows that the destination has taken.");
     write_each_sink(text, page, write_records);
+    head(text, "daybook_values_left_out_total", "counter",
+         "Values of records that fit no column and left it empty.");
+    write_each_sink(text, page, write_left_out);
     head(text, "daybook_sink_writes_total", "counter", "Writes by the destination's answer.");
     write_each_sink(text, page, write_writes);
     head(text, "daybook_sink_write_seconds", "histogram", "Duration of a write.");

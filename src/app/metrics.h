@@ -45,6 +45,7 @@ struct dbk_histogram {
 
 struct dbk_sink_counters {
     _Atomic uint64_t records_written;
+    _Atomic uint64_t values_left_out;
     _Atomic uint64_t writes[DBK_WRITE_OUTCOMES];
     struct dbk_histogram write_us;
 };

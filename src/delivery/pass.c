@@ -173,6 +173,7 @@ static enum written write_once(struct daybook_worker *w)
                                                     .sink = sink,
                                                     .outcome = w->answer.kind,
                                                     .count = plan->write_count,
+                                                    .values_left_out = w->answer.values_left_out,
                                                     .duration_us = dbk_worker_mono_us(w) - began_us,
                                                     .message = answer_message(&w->answer)});
     note_sink(w, index, cut);

@@ -371,7 +371,7 @@ static void say(struct daybook_words *words, const char *code, const char *colum
     (void)snprintf(words->message, sizeof words->message, "%s", message);
 }
 
-/* Names a row; false when there is no more room for names. */
+/* Names a row and returns room for the words about it. The caller knows that there is room for a name. */
 static struct daybook_words *name_row(struct daybook_answer *answer, size_t index)
 {
     struct daybook_rejected_row *row = &answer->rejected[answer->rejected_count++];
@@ -430,9 +430,12 @@ static int write_row(struct sqlite_sink *s, const struct daybook_row *row, size_
         return SQLITE_OK;
     }
     int rc = insert_row(s, row, delivered_at);
+    if (rc == SQLITE_OK && sqlite3_changes(s->db) == 0) {
+        return settle_duplicate(s, row, index, answer);
+    }
     if (rc == SQLITE_OK) {
         answer->values_left_out += s->columns.unfit;
-        return sqlite3_changes(s->db) > 0 ? SQLITE_OK : settle_duplicate(s, row, index, answer);
+        return SQLITE_OK;
     }
     if (dbk_blame_sqlite(rc, DBK_MOMENT_ROW) != DBK_BLAME_ROW) {
         return rc;
@@ -520,6 +523,7 @@ static void answer_failure(struct sqlite_sink *s, int rc, enum dbk_blame_moment 
                        ? DAYBOOK_ANSWER_UNAVAILABLE
                        : DAYBOOK_ANSWER_REFUSED;
     answer->rejected_count = 0;
+    answer->values_left_out = 0;
     roll_back(s);
     if (s->db != NULL && wants_reopening(rc)) {
         close_database(s);
@@ -575,6 +579,7 @@ static void sqlite_write(struct daybook_sink *sink, const struct daybook_row *ro
     }
     if (answer->rejected_count > 0) {
         answer->kind = DAYBOOK_ANSWER_REJECTED;
+        answer->values_left_out = 0;
         roll_back(s);
         return;
     }

@@ -268,10 +268,13 @@ static void test_W12_a_billed_value_that_does_not_fit_rejects_the_row(void **sta
     assert_int_equal(p->answer.rejected[0].index, 0);
     assert_string_equal(p->answer.rejected[0].words.column, "output_tokens");
     assert_non_null(strstr(p->answer.rejected[0].words.message, "1.5"));
+    assert_int_equal(p->answer.values_left_out, 0); /* nothing was written */
 
     /* Another column is left empty, and counted. */
     assert_int_equal(write_rows(p, rows + 1, 1, in_ms(10000)), DAYBOOK_ANSWER_ACCEPTED);
     assert_int_equal(p->answer.values_left_out, 1);
+    assert_int_equal(write_rows(p, rows + 1, 1, in_ms(10000)), DAYBOOK_ANSWER_ACCEPTED);
+    assert_int_equal(p->answer.values_left_out, 0); /* it was there already */
 
     p->sink->ops->close(p->sink);
     open_sink(p, DAYBOOK_COLUMNS_LENIENT);

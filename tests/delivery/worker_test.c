@@ -34,6 +34,7 @@ struct bench {
     unsigned told[DAYBOOK_WORKER_MAINTAIN_FAILED + 1];
     char message[256]; /* of the last notice that had one */
     int64_t write_takes_us;
+    uint64_t values_left_out;
     unsigned appended; /* by a destination that appends while it writes */
 };
 
@@ -50,6 +51,7 @@ static void note(void *user, const struct daybook_worker_event *event)
 
     b->told[event->kind]++;
     b->counts[event->kind] += event->count;
+    b->values_left_out += event->values_left_out;
     assert_string_equal(event->consumer, CONSUMER);
     if (event->message[0] != '\0') {
         (void)snprintf(b->message, sizeof b->message, "%s", event->message);
@@ -258,6 +260,19 @@ static void test_W12_names_of_no_row_blame_nobody(void **state)
     put_many(b->world, "e", 2, NULL);
     assert_int_equal(run_pass(b)->landed, 0);
     assert_int_equal(b->pass.plan, DBK_PLAN_DOUBT);
+}
+
+static void test_W12_values_that_were_left_out_are_told(void **state)
+{
+    struct bench *b = *state;
+
+    begin(b);
+    script_add(b->sinks[0], (struct script_step){.values_left_out = 3});
+    put_many(b->world, "e", 2, NULL);
+    (void)run_pass(b);
+    put_many(b->world, "f", 2, NULL);
+    (void)run_pass(b);
+    assert_int_equal(b->values_left_out, 3);
 }
 
 static void test_W1_all_destinations_must_accept(void **state)
@@ -723,6 +738,7 @@ int main(int argc, char **argv)
         TEST(test_W12_rows_that_are_named_leave_and_the_others_are_written_again),
         TEST(test_W12_others_that_were_accepted_have_landed),
         TEST(test_W12_names_of_no_row_blame_nobody),
+        TEST(test_W12_values_that_were_left_out_are_told),
         TEST(test_W1_all_destinations_must_accept),
         TEST(test_W1_what_one_destination_rejects_no_other_one_gets),
         TEST(test_W8_a_failed_acknowledgement_is_repeated_once),

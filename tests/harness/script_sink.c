@@ -114,6 +114,7 @@ static void script_write(struct daybook_sink *sink, const struct daybook_row *ro
     answer->kind = step.kind;
     answer->others = step.others;
     answer->retry_after_us = step.retry_after_us;
+    answer->values_left_out = step.values_left_out;
     if (step.kind == DAYBOOK_ANSWER_ACCEPTED) {
         accept_rows(s, rows, count, true);
     } else if (step.kind == DAYBOOK_ANSWER_REJECTED) {

@@ -24,6 +24,7 @@ struct script_step {
     enum daybook_others others; /* with REJECTED */
     int64_t retry_after_us;     /* with UNAVAILABLE */
     unsigned repeat;            /* how often more */
+    uint64_t values_left_out;   /* said of the rows written */
     const char *nonsense;       /* with REJECTED: names a row that is not in the write */
 };
 
