@@ -255,7 +255,7 @@ struct daybook_consumer_stats {
     int64_t oldest_unresolved_age_us; /**< leased events too (S3); -1: none */
     int64_t
         last_claim_at_us;   /**< of more than nothing; DAYBOOK_TIME_UNSET: not since the opening */
-    uint64_t start;         /**< first position that counts; 0: waits for a time */
+    uint64_t start;         /**< first position that counts; UINT64_MAX: waits for a time */
     uint64_t newer_version; /**< events that a newer build must deliver (C9) */
 };
 

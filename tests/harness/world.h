@@ -55,7 +55,7 @@ struct contract_engine {
 
 extern const struct contract_engine contract_memory;
 extern const struct contract_engine contract_log;
-extern const struct contract_engine contract_log_small; /* on the smallest segments */
+extern const struct contract_engine contract_log_small; /* on small segments */
 
 struct contract_world {
     const struct contract_engine *engine;

@@ -93,8 +93,9 @@ struct dbk_model {
     uint64_t accepted;
     uint64_t forgotten[FORGET_KINDS];
     /* Of this process only: */
-    int64_t opened_mono_us;
-    bool clock_ahead; /* P3: the given now has stood past the limit since */
+    int64_t trusted_us; /* P3: the newest acceptance at the opening, else the first one since; */
+    int64_t trusted_mono_us; /* the monotonic clock then. DAYBOOK_TIME_UNSET: none */
+    bool clock_ahead;        /* the given now has stood past the limit since */
     int64_t clock_ahead_since_us;
 };
 

@@ -65,7 +65,8 @@ void dbk_model_restarted(struct dbk_model *m, const struct daybook_capacity *cap
                          int64_t mono_us)
 {
     m->capacity = *capacity;
-    m->opened_mono_us = mono_us;
+    m->trusted_us = m->newest_accepted_at_us;
+    m->trusted_mono_us = mono_us;
     m->clock_ahead = false;
     for (size_t c = 0; c < m->consumer_count; c++) {
         m->consumers[c].last_claim_at = DAYBOOK_TIME_UNSET;
@@ -208,11 +209,12 @@ bool dbk_model_note_resolved(struct dbk_model *m, size_t event)
     return false;
 }
 
-/* The now that pruning may use (P3). */
+/* The now that pruning may use (P3). Acceptances after the opening do not move the limit: an append under
+ * a clock that leapt would lift the brake at once. A leap that has stood is trusted from then on. */
 static int64_t braked(struct dbk_model *m, int64_t now_us, int64_t mono_us)
 {
-    int64_t limit = dbk_model_later(
-        dbk_model_later(m->newest_accepted_at_us, mono_us - m->opened_mono_us), BRAKE_AHEAD_US);
+    int64_t limit = dbk_model_later(dbk_model_later(m->trusted_us, mono_us - m->trusted_mono_us),
+                                    BRAKE_AHEAD_US);
 
     if (now_us <= limit) {
         m->clock_ahead = false;
@@ -222,7 +224,13 @@ static int64_t braked(struct dbk_model *m, int64_t now_us, int64_t mono_us)
         m->clock_ahead = true;
         m->clock_ahead_since_us = mono_us;
     }
-    return mono_us - m->clock_ahead_since_us >= BRAKE_PATIENCE_US ? now_us : limit;
+    if (mono_us - m->clock_ahead_since_us < BRAKE_PATIENCE_US) {
+        return limit;
+    }
+    m->clock_ahead = false;
+    m->trusted_us = now_us;
+    m->trusted_mono_us = mono_us;
+    return now_us;
 }
 
 uint64_t dbk_model_prune(struct dbk_model *m, int64_t now_us, int64_t mono_us, uint64_t events_max)
@@ -232,8 +240,8 @@ uint64_t dbk_model_prune(struct dbk_model *m, int64_t now_us, int64_t mono_us, u
     uint64_t pruned = 0;
     int64_t until_us;
 
-    if (m->newest_accepted_at_us == DAYBOOK_TIME_UNSET) {
-        return 0;
+    if (m->trusted_us == DAYBOOK_TIME_UNSET) {
+        return 0; /* nothing was ever accepted */
     }
     until_us = braked(m, now_us, mono_us);
     for (size_t i = 0; i < m->event_count && pruned < events_max;) {
@@ -408,7 +416,8 @@ static void fix_starts(struct dbk_model *m, const struct model_event *event)
     }
 }
 
-static uint64_t store(struct dbk_model *m, struct model_event *event, int64_t now_us)
+static uint64_t store(struct dbk_model *m, struct model_event *event, int64_t now_us,
+                      int64_t mono_us)
 {
     size_t i = m->event_count;
 
@@ -420,6 +429,10 @@ static uint64_t store(struct dbk_model *m, struct model_event *event, int64_t no
                                 : event->own.observed_at_us;
     event->own.observed_at_us = event->observed_at_us;
     m->newest_accepted_at_us = event->accepted_at_us;
+    if (m->trusted_us == DAYBOOK_TIME_UNSET) {
+        m->trusted_us = event->accepted_at_us;
+        m->trusted_mono_us = mono_us;
+    }
     m->events[i] = *event;
     m->event_count++;
     m->accepted++;
@@ -468,7 +481,7 @@ void dbk_model_append(struct dbk_model *m, const struct daybook_event *event, in
         ret->retained = m->event_count;
         return;
     }
-    ret->position = store(m, &copy, now_us);
+    ret->position = store(m, &copy, now_us, mono_us);
     ret->code = DAYBOOK_OK;
 }
 
@@ -648,7 +661,7 @@ void dbk_model_consumer_stats(const struct dbk_model *m, const char *consumer, i
     dbk_assert(strlen(consumer) < sizeof ret->name);
     memcpy(ret->name, consumer, strlen(consumer) + 1);
     if (c != SEARCH_NONE) {
-        ret->start = m->consumers[c].start_at_us == DAYBOOK_TIME_UNSET ? m->consumers[c].start : 0;
+        ret->start = m->consumers[c].start;
         ret->last_claim_at_us = m->consumers[c].last_claim_at;
     }
     for (size_t i = 0; i < m->event_count; i++) {
