@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "empty_committer.h"
 #include "engines/log/format.h"
@@ -26,6 +27,12 @@ struct worker {
     uint64_t appended;
 };
 
+/* What one side has brought to an end, and the processor time of this process meanwhile. */
+struct spent {
+    double events;
+    double cpu_us;
+};
+
 struct crowd {
     struct daybook_journal *journal;
     struct empty_committer *empty;
@@ -34,6 +41,8 @@ struct crowd {
     size_t frame_bytes;
     char *frame;
     unsigned threads;
+    struct spent journal_spent;
+    struct spent empty_spent;
 };
 
 static void append_one(struct crowd *crowd, struct worker *w)
@@ -92,18 +101,35 @@ static uint64_t work_empty(void *user, unsigned number, const _Atomic uint32_t *
     return done;
 }
 
+static double cpu_us(void)
+{
+    struct rusage usage;
+    (void)getrusage(RUSAGE_SELF, &usage);
+    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1e6 +
+           (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+}
+
+static double run_crew(const struct bench_crew *crew, double seconds, struct spent *spent)
+{
+    double before = cpu_us();
+    struct bench_crew_done done = bench_crew_run(crew, seconds);
+    spent->cpu_us += cpu_us() - before;
+    spent->events += (double)done.events;
+    return (double)done.events / done.seconds;
+}
+
 static double run_journal(void *user, double seconds)
 {
     struct crowd *crowd = user;
     struct bench_crew crew = {crowd->threads, work_journal, crowd};
-    return bench_crew_run(&crew, seconds);
+    return run_crew(&crew, seconds, &crowd->journal_spent);
 }
 
 static double run_empty(void *user, double seconds)
 {
     struct crowd *crowd = user;
     struct bench_crew crew = {crowd->threads, work_empty, crowd};
-    return bench_crew_run(&crew, seconds);
+    return run_crew(&crew, seconds, &crowd->empty_spent);
 }
 
 static void crowd_init(struct crowd *crowd, const struct bench *bench, const char *name,
@@ -173,15 +199,20 @@ static struct shown measure(struct bench *bench, struct crowd *crowd, struct bar
     struct shown shown = {.ratio = bench_ratio(bench, &sides[0], &sides[1])};
     shown.events_per_sync =
         (double)(after.accepted - before.accepted) / (double)(after.syncs - before.syncs);
+    double empty_per_sync = crowd->empty_spent.events / (double)empty_committer_syncs(crowd->empty);
+    double cpu = crowd->journal_spent.cpu_us / crowd->journal_spent.events;
+    double empty_cpu = crowd->empty_spent.cpu_us / crowd->empty_spent.events;
     bench_figure(bench, name, bench_median(bench, &sides[0]), "events/s",
                  bench_median(bench, &sides[1]), shown.ratio);
-    (void)snprintf(text, sizeof text, "%s, events a sync", name);
-    bench_figure(bench, text, shown.events_per_sync, "events", in_flight,
-                 shown.events_per_sync / in_flight);
     (void)snprintf(text, sizeof text, "%s, of the bare disk", name);
     bench_figure(bench, text, bench_median(bench, &sides[0]), "events/s",
                  bench_median(bench, &sides[2]) * in_flight,
                  bench_ratio(bench, &sides[0], &sides[2]) / in_flight);
+    (void)snprintf(text, sizeof text, "%s, events a sync", name);
+    bench_figure(bench, text, shown.events_per_sync, "events", empty_per_sync,
+                 shown.events_per_sync / empty_per_sync);
+    (void)snprintf(text, sizeof text, "%s, processor", name);
+    bench_figure(bench, text, cpu, "us/event", empty_cpu, cpu / empty_cpu);
     return shown;
 }
 

@@ -130,12 +130,12 @@ static void sleep_s(double seconds)
     }
 }
 
-double bench_crew_run(const struct bench_crew *crew, double seconds)
+struct bench_crew_done bench_crew_run(const struct bench_crew *crew, double seconds)
 {
     struct member *members = calloc(crew->threads, sizeof *members);
     pthread_barrier_t ready;
     _Atomic uint32_t stop = 0;
-    uint64_t done = 0;
+    struct bench_crew_done done = {0};
 
     if (members == NULL || pthread_barrier_init(&ready, NULL, crew->threads + 1) != 0) {
         bench_die("no memory for %u threads", crew->threads);
@@ -152,12 +152,12 @@ double bench_crew_run(const struct bench_crew *crew, double seconds)
     atomic_store(&stop, 1);
     for (unsigned i = 0; i < crew->threads; i++) {
         (void)pthread_join(members[i].thread, NULL);
-        done += members[i].done;
+        done.events += members[i].done;
     }
-    double took = bench_now_s() - began;
+    done.seconds = bench_now_s() - began;
     (void)pthread_barrier_destroy(&ready);
     free(members);
-    return (double)done / took;
+    return done;
 }
 
 /* ---- what is said ------------------------------------------------------------------------------ */

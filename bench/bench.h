@@ -73,8 +73,11 @@ struct bench_crew {
     uint64_t (*work)(void *user, unsigned worker, const _Atomic uint32_t *stop);
     void *user;
 };
-/* Returns events a second, from the start of all to the end of the last. */
-double bench_crew_run(const struct bench_crew *crew, double seconds);
+struct bench_crew_done {
+    uint64_t events;
+    double seconds; /* from the start of all to the end of the last */
+};
+struct bench_crew_done bench_crew_run(const struct bench_crew *crew, double seconds);
 
 /* ---- what is said ------------------------------------------------------------------------------ */
 

@@ -48,6 +48,7 @@ struct stage {
 struct empty_committer {
     int file;
     off_t offset;
+    uint64_t syncs;
     struct dbk_mutex lock;
     struct stage stages[2];
     struct stage *open;
@@ -79,6 +80,7 @@ static bool commit_once(struct empty_committer *empty)
         bench_die("the empty committer cannot write");
     }
     empty->offset += (off_t)len;
+    empty->syncs++;
     stage->len = 0; /* nobody stages in it before it is the open one again */
     uint32_t group = stage->group++;
     atomic_store(&stage->done, group);
@@ -173,6 +175,11 @@ struct empty_committer *empty_committer_open(const char *path, size_t stage_byte
         bench_die("no thread for the empty committer");
     }
     return empty;
+}
+
+uint64_t empty_committer_syncs(const struct empty_committer *empty)
+{
+    return empty->syncs;
 }
 
 void empty_committer_close(struct empty_committer *empty)

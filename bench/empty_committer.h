@@ -9,6 +9,7 @@
 #define DBK_BENCH_EMPTY_COMMITTER_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 struct empty_committer;
 
@@ -17,6 +18,8 @@ struct empty_committer *empty_committer_open(const char *path, size_t stage_byte
 /* Stages `count` frames, each a copy of `frame`, and waits until they are durable. Threads: any. */
 void empty_committer_append(struct empty_committer *empty, const void *frame, size_t frame_bytes,
                             size_t count);
+/* Groups so far. Nobody appends meanwhile. */
+uint64_t empty_committer_syncs(const struct empty_committer *empty);
 void empty_committer_close(struct empty_committer *empty);
 
 /* The bare disk: one block after the other, each written and synced. */
