@@ -2,8 +2,10 @@
 /*
  * The worker with its thread: that it wakes, that it stops within its bound, what its report claims, and
  * that one which was given up on stays harmless. Nothing sleeps: tests wait for what happened. Bounds
- * are measured on the real clock; a drain that has to give up takes its second.
+ * are measured on the real clock; a drain that has to give up takes its second. The engine is the first
+ * argument: test-drain log, in a directory of its own.
  */
+#include <daybook/log.h>
 #include <daybook/memory.h>
 #include <daybook/worker.h>
 
@@ -14,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -27,7 +30,10 @@
 #define SLACK_US 400000   /* of a busy machine, sanitizers included; the bounds are far apart */
 #define WORKERS 2u
 
+static bool on_log;
+
 struct bench {
+    char directory[64];
     struct daybook_journal *journal;
     struct troubled_journal troubled;
     struct script_sink *sinks[WORKERS];
@@ -63,13 +69,42 @@ static void put_many(struct bench *b, unsigned count)
     }
 }
 
+static void open_journal(struct bench *b)
+{
+    struct daybook_log_options options = {
+        .path = b->directory,
+        .capacity = {.events_max = 4096, .events = {.event_bytes_max = 4096}},
+        .bytes_max = 256u << 20,
+        .free_disk_min = 1,
+        .segment_bytes = 1u << 20,
+        .now_us = dbk_os_posix()->realtime_us(dbk_os_posix())};
+
+    struct daybook_error err = {0};
+    enum daybook_code code = on_log ? daybook_log_open(&options, &b->journal, &err)
+                                    : daybook_memory_open(&options.capacity, &b->journal, &err);
+
+    if (code != DAYBOOK_OK) {
+        fail_msg("the journal does not open: %s", err.message);
+    }
+}
+
+static int unlink_entry(void *user, const char *name)
+{
+    const struct bench *b = user;
+    char path[512];
+
+    (void)snprintf(path, sizeof path, "%s/%s", b->directory, name);
+    return unlink(path);
+}
+
 static int setup(void **state)
 {
-    const struct daybook_capacity capacity = {.events_max = 4096};
     struct bench *b = calloc(1, sizeof *b);
 
     assert_non_null(b);
-    assert_int_equal(daybook_memory_open(&capacity, &b->journal, NULL), DAYBOOK_OK);
+    strcpy(b->directory, "/tmp/daybook-drain-XXXXXX");
+    assert_non_null(mkdtemp(b->directory));
+    open_journal(b);
     troubled_init(&b->troubled, b->journal);
     b->options = (struct daybook_worker_options){
         .consumer = CONSUMER, .claim_batch = 8, .poll_interval_ms = 60000};
@@ -117,6 +152,8 @@ static int teardown(void **state)
         daybook_worker_free(b->workers[i]);
     }
     assert_int_equal(daybook_journal_close(b->journal, NULL), DAYBOOK_OK);
+    assert_int_equal(dbk_os_posix()->list(dbk_os_posix(), b->directory, unlink_entry, b), 0);
+    assert_int_equal(rmdir(b->directory), 0);
     free(b);
     return 0;
 }
@@ -239,8 +276,7 @@ static void test_T2_who_does_not_come_back_is_given_up_on(void **state)
         dbk_futex_wait(&b->closed, 0, -1);
     }
     assert_int_equal(atomic_load(&b->troubled.calls[TROUBLED_ACK]), acks);
-    const struct daybook_capacity capacity = {.events_max = 16};
-    assert_int_equal(daybook_memory_open(&capacity, &b->journal, NULL), DAYBOOK_OK);
+    open_journal(b);
 }
 
 static void test_T2_a_hanging_journal_is_given_up_on_and_read_by_the_caller(void **state)
@@ -324,8 +360,10 @@ static void test_T7_a_worker_may_be_freed_without_a_drain(void **state)
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
-int main(void)
+int main(int argc, char **argv)
 {
+    on_log = argc > 1 && strcmp(argv[1], "log") == 0;
+
     const struct CMUnitTest tests[] = {
         TEST(test_L1_an_append_wakes_an_idle_worker),
         TEST(test_C1b_start_registers_the_consumer),
