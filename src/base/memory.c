@@ -13,7 +13,13 @@ void *dbk_reserve(size_t bytes)
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
-    return memory == MAP_FAILED ? NULL : memory;
+    if (memory == MAP_FAILED) {
+        return NULL;
+    }
+    /* Where huge pages are given to everybody (Debian's default), one touched byte would cost 2 MiB. A
+     * kernel that knows none refuses, and that is as well. */
+    (void)madvise(memory, bytes, MADV_NOHUGEPAGE);
+    return memory;
 }
 
 void dbk_unreserve(void *memory, size_t bytes)
