@@ -72,7 +72,8 @@ enum daybook_code cli_exported_event(struct daybook_bytes line,
 
 static bool same(struct daybook_bytes a, struct daybook_bytes b)
 {
-    return a.len == b.len && (a.len == 0 || memcmp(a.data, b.data, a.len) == 0);
+    return a.len == b.len &&
+           (a.len == 0 || (a.data != NULL && b.data != NULL && memcmp(a.data, b.data, a.len) == 0));
 }
 
 enum daybook_code cli_exported_flat(struct daybook_bytes line,

@@ -142,7 +142,7 @@ static void image_resize(struct image *image, uint64_t size)
     if (size > image->room) {
         uint64_t room = dbk_round_up(size, BLOCK_BYTES);
         room = room > image->room * 2 ? room : image->room * 2;
-        uint8_t *bytes = realloc(image->bytes, room);
+        uint8_t *bytes = room > 0 ? realloc(image->bytes, room) : NULL;
         if (bytes == NULL) {
             wrong("out of memory", "image");
         }
@@ -655,7 +655,7 @@ static int64_t sim_pwrite(const struct dbk_os *os, int file, const void *data, s
 {
     struct sim_disk *d = disk_of(os);
     struct inode *n;
-    size_t left_out;
+    size_t left_out = 0;
     int rc = file_step(d, SIM_PWRITE, file, &n, &left_out);
     detail(d, offset, len);
     if (rc == 0 && !handle_get(d->store_, file)->writable) {

@@ -309,7 +309,8 @@ static void test_directory_operations_are_kept_as_a_prefix(void **state)
         char found[4] = "";
         size_t found_count = 0;
         uint64_t size;
-        for (char c = '1'; c <= '3'; c++) {
+        for (int digit = 1; digit <= 3; digit++) {
+            char c = (char)('0' + digit);
             char path[5] = {'/', 'd', '/', c, 0};
             if (sim_bytes(d, SIM_CACHE, path, &size) != NULL) {
                 found[found_count++] = c;

@@ -82,6 +82,7 @@ static void prepare(const struct dbk_log *log, const struct cursor *cursor, size
     for (size_t i = 0; i < count; i++) {
         const struct daybook_event *event = &cursor->events[cursor->next + i];
         if (cursor->results[cursor->next + i].code != DAYBOOK_OK) {
+            prepared[i] = (struct prepared){0};
             continue;
         }
         prepared[i].id_hash = dbk_log_id_hash(log, event->request_id);

@@ -275,7 +275,7 @@ bool dbk_tail_write_mark(struct dbk_log *log, uint16_t flags);
  * Takes the state lock. False: failed. */
 bool dbk_tail_link(struct dbk_log *log, const struct dbk_link_frame *link,
                    const struct dbk_spare *to);
-void *dbk_committer_run(void *log);
+void *dbk_committer_run(void *arg);
 void dbk_log_space_changed(struct dbk_log *log);
 
 /* Leases of dropped events that the journal can restate in a LINK group. */
@@ -356,7 +356,7 @@ int dbk_write_all(const struct dbk_os *os, int file, const void *data, size_t le
 /* ---- housekeep.c ------------------------------------------------------------------------------- */
 
 bool dbk_prepare_spare(struct dbk_log *log);
-void *dbk_housekeeper_run(void *log);
+void *dbk_housekeeper_run(void *arg);
 
 /* ---- recovery.c -------------------------------------------------------------------------------- */
 

@@ -163,11 +163,11 @@ struct replay {
     bool has_state;
 };
 
+/* What a RELOCATE holds comes here unwrapped; one within another is unreadable. */
 static enum daybook_code replay_frame(struct replay *replay, const struct dbk_frame *frame,
                                       bool relocated, struct daybook_error *err)
 {
     struct dbk_log *log = replay->log;
-    struct dbk_frame inner;
     union {
         struct dbk_claim_frame claim;
         struct dbk_settle_frame settle;
@@ -219,10 +219,7 @@ static enum daybook_code replay_frame(struct replay *replay, const struct dbk_fr
         }
         break;
     case DBK_FRAME_RELOCATE:
-        read = !relocated && dbk_relocate_frame_decode(frame, &inner);
-        if (read) {
-            return replay_frame(replay, &inner, true, err);
-        }
+        read = false;
         break;
     case DBK_FRAME_STATE:
         read = dbk_state_frame_decode(frame, &as.state);
@@ -252,11 +249,14 @@ static enum daybook_code replay_group(void *user, const struct dbk_scan_segment 
     struct replay *replay = user;
     size_t at = DBK_GROUP_HEADER_BYTES;
     struct dbk_frame frame;
+    struct dbk_frame inner;
     enum daybook_code code = DAYBOOK_OK;
     (void)segment;
     (void)check; /* each entry is checked again, so a damaged record is found where it is */
     while (code == DAYBOOK_OK && dbk_frame_next(group, header, &at, &frame)) {
-        code = replay_frame(replay, &frame, false, err);
+        bool relocated =
+            frame.type == DBK_FRAME_RELOCATE && dbk_relocate_frame_decode(&frame, &inner);
+        code = replay_frame(replay, relocated ? &inner : &frame, relocated, err);
     }
     return code;
 }

@@ -354,8 +354,8 @@ static enum daybook_code look(struct window *window, const struct chain *chain, 
                               struct daybook_error *err)
 {
     const struct dbk_scan_segment *segment = window->segment;
-    const uint8_t *p;
-    size_t have;
+    const uint8_t *p = NULL;
+    size_t have = 0;
     enum daybook_code code = window_at(window, offset, DBK_BLOCK_BYTES, &p, &have, err);
     if (code != DAYBOOK_OK) {
         return code;
@@ -427,8 +427,8 @@ static enum daybook_code look_behind(struct dbk_scan *scan, struct dbk_scan_segm
     enum daybook_code code = window_open(&window, scan, segment, err);
     segment->used_end = (uint32_t)offset;
     while (code == DAYBOOK_OK && offset < segment->size_bytes) {
-        const uint8_t *p;
-        size_t have;
+        const uint8_t *p = NULL;
+        size_t have = 0;
         struct dbk_group_header header;
         code = window_at(&window, offset, DBK_BLOCK_BYTES, &p, &have, err);
         if (code != DAYBOOK_OK || have == 0) {
