@@ -86,7 +86,8 @@ struct pair {
     struct contract_world *subject;
     struct handed handed[HAND_OUTS_MAX];
     size_t handed_count;
-    bool operators;
+    bool operators;    /* the subject has operators' operations */
+    bool lists;        /* and lists its trail and what is quarantined */
     bool rotten;       /* something was spoiled */
     char why[WHY_MAX]; /* what differs; empty: nothing */
 };
@@ -301,11 +302,11 @@ static void compare_state(struct pair *p)
     }
     for (size_t i = 0; i < CONSUMERS; i++) {
         compare_consumer(p, consumers[i]);
-        if (p->operators) {
+        if (p->lists) {
             compare_quarantine(p, consumers[i]);
         }
     }
-    if (p->operators) {
+    if (p->lists) {
         compare_trail(p);
     }
 }
@@ -729,6 +730,7 @@ static size_t run_sequence(const struct contract_engine *engine, const struct op
     p.oracle = world_new(&contract_memory, &capacity);
     p.subject = world_new(engine, &capacity);
     p.operators = rewind_consumer(p.subject, "nobody-at-all") != DAYBOOK_BAD_ARGUMENT;
+    p.lists = has_lists(p.subject);
     for (i = 1; i < count; i++) {
         do_op(&p, &ops[i]);
         if (p.why[0] == '\0') {

@@ -9,7 +9,7 @@ static void test_O1_what_operators_do_is_in_the_trail(struct contract_world *wor
     static struct daybook_operation ops[8];
     size_t count = 0;
 
-    need_operators(world);
+    need_lists(world);
     put_many(world, "e", 2, NULL);
     quarantine_next(world, "billing", "e1");
     quarantine_next(world, "billing", "e2");
@@ -44,7 +44,7 @@ static void test_O1_an_operation_that_fails_leaves_no_trail(struct contract_worl
     struct daybook_operation op;
     size_t count = 9;
 
-    need_operators(world);
+    need_lists(world);
     (void)put(world, "a", "k");
     enrol(world, "billing");
     assert_code(DAYBOOK_NOT_FOUND, release(world, "billing", "a")); /* not quarantined */

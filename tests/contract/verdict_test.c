@@ -313,7 +313,7 @@ static void test_K4_reasons_and_the_destinations_own_words(struct contract_world
     struct daybook_delivery d;
     uint64_t last = 0;
 
-    need_operators(world);
+    need_lists(world);
     put_many(world, "e", 2, NULL);
     d = claim_one(world, "billing");
     assert_code(DAYBOOK_OK, quarantine(world, "billing", &d));

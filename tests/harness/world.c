@@ -360,6 +360,24 @@ void need_operators(struct contract_world *world)
     }
 }
 
+bool has_lists(struct contract_world *world)
+{
+    static struct daybook_operation operation;
+    size_t count = 0;
+
+    return daybook_journal_operations(world->journal, 0, &operation, 1, &count, &world->err) !=
+           DAYBOOK_BAD_ARGUMENT;
+}
+
+void need_lists(struct contract_world *world)
+{
+    if (!has_lists(world)) {
+        print_message("# skipped: the engine %s lists no trail and no quarantine yet\n",
+                      world->engine->name);
+        skip();
+    }
+}
+
 /* ---- look -------------------------------------------------------------------------------------- */
 
 struct daybook_consumer_stats figures(struct contract_world *world, const char *consumer)

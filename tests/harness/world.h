@@ -142,6 +142,9 @@ enum daybook_code retire(struct contract_world *world, const char *consumer,
 enum daybook_code rewind_consumer(struct contract_world *world, const char *consumer);
 /* Ends the test as skipped where the engine does not offer operators' operations. */
 void need_operators(struct contract_world *world);
+/* The same for the trail and the list of what is quarantined. */
+bool has_lists(struct contract_world *world);
+void need_lists(struct contract_world *world);
 
 /* ---- look -------------------------------------------------------------------------------------- */
 

@@ -217,12 +217,11 @@ enum daybook_code dbk_model_rewind(struct dbk_model *m, const char *consumer,
         if (dbk_model_before_start(m, c, i)) {
             continue;
         }
-        if (mark->resolution == MODEL_OPEN && dbk_model_lease_live(&mark->lease, now_us)) {
-            mark->survivor = mark->token; /* it is left alone */
-            continue;
-        }
-        mark->survivor = 0;
-        mark->lease.given = false;
+        /* Leases are left as they are, and a hand-out whose lease is live keeps its say (K3). */
+        mark->survivor =
+            mark->resolution == MODEL_OPEN && dbk_model_lease_live(&mark->lease, now_us)
+                ? mark->token
+                : 0;
         if (mark->resolution == MODEL_ACKNOWLEDGED || mark->resolution == MODEL_OPEN) {
             mark->resolution = MODEL_OPEN;
             mark->attempt = 0;
