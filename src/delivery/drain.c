@@ -178,8 +178,8 @@ static void for_each_before(struct daybook_worker *const *workers, size_t count,
 
 /* Acts on those that are still silent, each time once: at the deadline, and at the time of the reading.
  * Returns when to act again, or to give up. */
-static int64_t act(struct daybook_worker *const *workers, size_t count, int64_t deadline_us,
-                   int64_t mono_us, unsigned *acted)
+static int64_t act_on_silent(struct daybook_worker *const *workers, size_t count,
+                             int64_t deadline_us, int64_t mono_us, unsigned *acted)
 {
     if (mono_us < deadline_us) {
         return deadline_us;
@@ -211,7 +211,7 @@ static void wait_for_all(struct daybook_worker *const *workers, size_t count, in
         }
         uint32_t seen = atomic_load(&w->word); /* before its stage: no change of it is missed */
         int64_t until_us = patience(w);
-        int64_t next_us = act(workers, count, deadline_us, mono_us, &acted);
+        int64_t next_us = act_on_silent(workers, count, deadline_us, mono_us, &acted);
         next_us = until_us < next_us ? until_us : next_us;
         if (next_us > mono_us) {
             dbk_futex_wait(&w->word, seen, next_us - mono_us);

@@ -146,7 +146,9 @@ void dbk_plan_answer(struct dbk_plan *plan, const struct daybook_answer *answer)
         break;
     case DAYBOOK_ANSWER_REFUSED:
     default:
-        end_with(plan, DBK_PLAN_DOUBT);
+        /* Of a row, whichever it is: no sign that the destination is ill (W12). */
+        end_with(plan,
+                 answer->refusal == DAYBOOK_REFUSAL_OF_A_ROW ? DBK_PLAN_FINE : DBK_PLAN_DOUBT);
         break;
     }
 }

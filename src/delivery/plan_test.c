@@ -99,6 +99,20 @@ static void test_W2_a_refusal_ends_the_pass(void **state)
     assert_int_equal(plan.end, DBK_PLAN_DOUBT);
 }
 
+static void test_W12_a_constraint_that_names_no_row_is_no_sign_of_an_outage(void **state)
+{
+    struct dbk_plan plan = plan_over("abc", 1);
+
+    (void)state;
+    assert_true(dbk_plan_next(&plan));
+    answer.refusal = DAYBOOK_REFUSAL_OF_A_ROW;
+    give(&plan, DAYBOOK_ANSWER_REFUSED);
+    answer.refusal = DAYBOOK_REFUSAL_PLAIN;
+    assert_false(dbk_plan_next(&plan));
+    assert_fates(&plan, "UUU");
+    assert_int_equal(plan.end, DBK_PLAN_FINE);
+}
+
 static void test_W7_an_outage_blames_nobody(void **state)
 {
     struct dbk_plan plan = plan_over("abc", 1);
@@ -247,6 +261,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_W1_every_destination_is_asked_in_turn),
         cmocka_unit_test(test_W2_a_refusal_ends_the_pass),
+        cmocka_unit_test(test_W12_a_constraint_that_names_no_row_is_no_sign_of_an_outage),
         cmocka_unit_test(test_W7_an_outage_blames_nobody),
         cmocka_unit_test(test_W12_the_others_are_written_again_without_the_named),
         cmocka_unit_test(test_W12_rejection_follows_on_rejection),
