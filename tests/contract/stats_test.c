@@ -135,6 +135,56 @@ static void test_S5_the_durable_counters_add_up(struct contract_world *world)
     assert_int_equal(s.stored_events, 4);
 }
 
+static void test_S5_discards_stay_counted_when_their_events_are_gone(struct contract_world *world)
+{
+    struct daybook_claim c = claim_of("late", 0);
+
+    need_operators(world);
+    c.start =
+        (struct daybook_start){DAYBOOK_START_POSITION, 1000}; /* so that one discard ends it */
+    (void)claim_with(world, &c);
+    enrol(world, "billing");
+    (void)put(world, "a", "k");
+    world_reopen(world, CONTRACT_KILLED); /* what comes stands in another file than the event */
+    assert_code(DAYBOOK_OK, discard(world, "billing", "a"));
+    pass(world, HOUR_US); /* the file of the event may go */
+    world_reopen(world, CONTRACT_KILLED);
+    assert_int_equal(journal_figures(world).discarded, 1);
+    check_sums(world);
+}
+
+static void test_S5_discards_that_an_acknowledgement_ends_stay_counted(struct contract_world *world)
+{
+    need_operators(world);
+    enrol(world, "billing");
+    enrol(world, "audit");
+    (void)put(world, "a", "k");
+    assert_code(DAYBOOK_OK, discard(world, "billing", "a"));
+    world_reopen(world, CONTRACT_KILLED);
+    ack_next(world, "audit", "a");
+    assert_int_equal(journal_figures(world).discarded, 1);
+    pass(world, HOUR_US);
+    world_reopen(world, CONTRACT_KILLED);
+    assert_int_equal(journal_figures(world).discarded, 1);
+    check_sums(world);
+}
+
+static void test_S5_discards_that_a_retirement_ends_stay_counted(struct contract_world *world)
+{
+    need_operators(world);
+    enrol(world, "billing");
+    enrol(world, "audit");
+    (void)put(world, "a", "k");
+    assert_code(DAYBOOK_OK, discard(world, "billing", "a"));
+    world_reopen(world, CONTRACT_KILLED);
+    assert_code(DAYBOOK_OK, retire(world, "audit", DAYBOOK_FORCE_NO));
+    assert_int_equal(journal_figures(world).discarded, 1);
+    pass(world, HOUR_US);
+    world_reopen(world, CONTRACT_KILLED);
+    assert_int_equal(journal_figures(world).discarded, 1);
+    check_sums(world);
+}
+
 static void test_M1_no_mode_is_claimed_that_is_not_had(struct contract_world *world)
 {
     struct daybook_capacity capacity = world_capacity();
@@ -156,6 +206,9 @@ static struct contract_test tests[] = {
     TEST(test_S3_the_oldest_unresolved_age_counts_leased_events),
     TEST(test_S4_a_refused_append_moves_no_counter),
     TEST(test_S5_the_durable_counters_add_up),
+    TEST(test_S5_discards_stay_counted_when_their_events_are_gone),
+    TEST(test_S5_discards_that_an_acknowledgement_ends_stay_counted),
+    TEST(test_S5_discards_that_a_retirement_ends_stay_counted),
     TEST(test_M1_no_mode_is_claimed_that_is_not_had),
 };
 const struct contract_tests contract_stats_tests = TESTS_OF(tests);
