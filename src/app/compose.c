@@ -379,6 +379,7 @@ size_t dbk_delivery_stop(struct dbk_delivery *delivery, uint32_t budget_ms,
     for (size_t w = 0; w < count; w++) {
         struct dbk_delivery_consumer *consumer = &delivery->consumers[consumer_of[w]];
         ret_reports[consumer_of[w]].report = reports[w];
+        ret_reports[consumer_of[w]].ran = true;
         abandoned += reports[w].reported ? 0 : 1;
         daybook_worker_free(consumer->worker);
         consumer->worker = NULL;

@@ -50,6 +50,7 @@ struct dbk_delivery {
 /* What became of a consumer at the end. */
 struct dbk_delivery_report {
     const char *consumer;
+    bool ran; /* no: there was no worker to stop (the journal was not open), and `report` is zero */
     struct daybook_drain_report report;
 };
 

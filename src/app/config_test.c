@@ -212,6 +212,33 @@ static void test_a_file_that_is_missing(void **state)
     assert_non_null(strstr(err.message, "/nonexistent/daybook.yaml"));
 }
 
+/* The example in the tree is taken, and says what the defaults are. */
+static void test_the_example(void **state)
+{
+    (void)state;
+    const char *root = getenv("DAYBOOK_SOURCE_ROOT");
+    if (root == NULL) {
+        print_message("DAYBOOK_SOURCE_ROOT is not set: run it by meson test\n");
+        skip();
+    }
+    char path[1024];
+    (void)snprintf(path, sizeof path, "%s/examples/daybook.yaml", root);
+    struct dbk_config *c = NULL;
+    struct dbk_config *defaults = NULL;
+    struct daybook_error err = {0};
+    if (dbk_config_load(path, &c, &err) != DAYBOOK_OK) {
+        fail_msg("%s", err.message);
+    }
+    assert_int_equal(dbk_config_load(NULL, &defaults, NULL), DAYBOOK_OK);
+    memset(&c->marks, 0, sizeof c->marks);
+    memset(&c->consumers[0].marks, 0, sizeof c->consumers[0].marks);
+    memset(&c->consumers[0].sinks[0].marks, 0, sizeof c->consumers[0].sinks[0].marks);
+    memset(c->file, 0, sizeof c->file);
+    assert_memory_equal(c, defaults, sizeof *c);
+    dbk_config_free(c);
+    dbk_config_free(defaults);
+}
+
 static void test_units(void **state)
 {
     (void)state;
@@ -273,6 +300,7 @@ int main(void)
         cmocka_unit_test(test_values_that_contradict_each_other),
         cmocka_unit_test(test_what_is_no_yaml),
         cmocka_unit_test(test_a_file_that_is_missing),
+        cmocka_unit_test(test_the_example),
         cmocka_unit_test(test_units),
         cmocka_unit_test(test_documentation_is_the_table),
     };

@@ -45,7 +45,10 @@ enum cli_status cli_status_of(enum daybook_code code)
 enum cli_status cli_finish_output(void)
 {
     if (fflush(stdout) != 0 || ferror(stdout)) {
-        return cli_error(CLI_FAILED, "standard output cannot be written: %s", strerror(errno));
+        /* A reader that has seen enough (`| head`) is told nothing. */
+        return errno == EPIPE ? CLI_FAILED
+                              : cli_error(CLI_FAILED, "standard output cannot be written: %s",
+                                          strerror(errno));
     }
     return CLI_DONE;
 }

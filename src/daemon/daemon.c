@@ -24,6 +24,7 @@
 #define REOPEN_FIRST_MS 500
 #define REOPEN_MAX_MS 30000
 #define ACTIVE_POLL_MS 10
+#define LAST_ANSWERS_MS 500 /* for clients to read what was said last */
 #define DRAIN_SLACK_MS 1000 /* T2: the workers' drain may cost so much more than its budget */
 #define CLOSE_SLACK_MS 3000 /* the last answers, the journal's end mark */
 
@@ -214,14 +215,23 @@ static void arm_watchdog(int64_t in_ms)
     (void)setitimer(ITIMER_REAL, &timer, NULL);
 }
 
-/* Waits until `until_us`, the next stop signal, or (with `idle`) the end of the last request. */
-static void wait_until(struct life *life, int64_t until_us, bool idle)
+/* What ends a wait before its time. */
+enum wait_end { END_AT_SIGNAL, END_WHEN_IDLE };
+
+static bool wait_is_over(const struct life *life, enum wait_end end, unsigned stops_before)
 {
-    unsigned stops = life->stops;
+    return end == END_AT_SIGNAL ? life->stops != stops_before : dbk_http_active(life->http) == 0;
+}
+
+/* Waits until `until_us`, or until another stop signal, or the end of the last request. */
+static void wait_until(struct life *life, int64_t until_us, enum wait_end end)
+{
+    unsigned stops_before = life->stops;
     int64_t left_us = until_us - dbk_monotonic_us();
-    while (left_us > 0 && life->stops == stops && !(idle && dbk_http_active(life->http) == 0)) {
+    while (left_us > 0 && !wait_is_over(life, end, stops_before)) {
         int64_t left_ms = left_us / 1000 + 1;
-        wait_for_news(life, idle && left_ms > ACTIVE_POLL_MS ? ACTIVE_POLL_MS : left_ms);
+        wait_for_news(life,
+                      end == END_WHEN_IDLE && left_ms > ACTIVE_POLL_MS ? ACTIVE_POLL_MS : left_ms);
         left_us = until_us - dbk_monotonic_us();
     }
 }
@@ -241,12 +251,13 @@ static void log_drained(const struct life *life, size_t index,
     char failed[24];
     char undelivered[24];
     char quarantined[24];
-    put_number(delivered, sizeof delivered, r->reported,
-               r->delivered + life->delivered_before[index]);
-    put_number(failed, sizeof failed, r->reported, r->failed + life->failed_before[index]);
+    /* Without a worker at the end, what earlier ones reported is all that was delivered. */
+    bool reported = r->reported || !report->ran;
+    put_number(delivered, sizeof delivered, reported, r->delivered + life->delivered_before[index]);
+    put_number(failed, sizeof failed, reported, r->failed + life->failed_before[index]);
     put_number(undelivered, sizeof undelivered, r->counted, r->undelivered);
     put_number(quarantined, sizeof quarantined, r->counted, r->quarantined);
-    enum dbk_log_level level = !r->reported                         ? DBK_LOG_ERROR
+    enum dbk_log_level level = !reported                            ? DBK_LOG_ERROR
                                : caught_up != DAYBOOK_CAUGHT_UP_YES ? DBK_LOG_WARNING
                                                                     : DBK_LOG_INFO;
     dbk_log(level, "drain", DBK_LOG_TEXT_FIELD("consumer", report->consumer),
@@ -270,20 +281,21 @@ static enum dbk_daemon_end stop(struct life *life)
     arm_watchdog(bound_ms);
     dbk_service_set_draining(&life->service);
     dbk_log(DBK_LOG_INFO, "stopping", DBK_LOG_NUMBER("bound_ms", bound_ms));
-    wait_until(life, dbk_monotonic_us() + c->drain_grace_ms * 1000, false);
+    wait_until(life, dbk_monotonic_us() + c->drain_grace_ms * 1000, END_AT_SIGNAL);
 
     int64_t deadline_us = dbk_monotonic_us() + c->drain_deadline_ms * 1000;
     dbk_service_close_admission(&life->service, DBK_ADMIT_BEGUN, deadline_us);
-    wait_until(life, deadline_us, true);
+    wait_until(life, deadline_us, END_WHEN_IDLE);
     dbk_service_close_admission(&life->service, DBK_ADMIT_NONE, dbk_monotonic_us());
 
     size_t abandoned =
         dbk_service_close_workers(&life->service, (uint32_t)c->flush_timeout_ms, reports);
-    /* Every wait has ended by now; the answers are on their way. */
-    wait_until(life, dbk_monotonic_us() + ACTIVE_POLL_MS * 1000, true);
+    /* The journal first: it ends when every append was given back and every waiter woken, and a server
+     * may not be stopped while a connection is suspended. */
+    enum daybook_code code = dbk_service_close_journal(&life->service, &err);
+    wait_until(life, dbk_monotonic_us() + LAST_ANSWERS_MS * 1000, END_WHEN_IDLE);
     dbk_http_stop(life->http);
     life->http = NULL;
-    enum daybook_code code = dbk_service_close_journal(&life->service, &err);
     if (code != DAYBOOK_OK) {
         dbk_log(DBK_LOG_WARNING, "the journal's end could not be marked; the next start recovers",
                 DBK_LOG_TEXT_FIELD("reason", err.message));

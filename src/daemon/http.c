@@ -19,7 +19,7 @@
 #include "daemon/admin.h"
 #include "daemon/listen.h"
 
-#define CONNECTION_BYTES_MAX (32u * 1024u)             /* request line and headers */
+#define CONNECTION_BYTES_MAX (16u * 1024u)             /* request line and headers */
 #define BODY_FIRST_BYTES (16u * 1024u)                 /* a body grows from here */
 #define BODIES_BYTES_MAX (UINT64_C(512) * 1024 * 1024) /* of all bodies at once */
 #define DISCARD_BYTES_MAX (UINT64_C(64) * 1024 * 1024) /* read past a refusal, then cut */

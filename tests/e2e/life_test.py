@@ -214,6 +214,20 @@ def test_A7_a_failed_journal_is_reopened():
         assert d.run("verify", "data").returncode == 0
 
 
+def test_T5_stop_while_the_journal_cannot_be_opened():
+    """Nothing is claimed that is not known, and the stop is no overrun."""
+    with daemon(slow_disk=SLOW_DISK, shutdown={"deadline": "1s", "flush_timeout": "1s"}) as d:
+        d.start()
+        assert d.post(event("a"))[0] == 201
+        d.drained()
+        d.disk("fail")
+        assert d.post(event("b"))[0] == 503
+        until("it is tried again and again", lambda: d.log().count("cannot be reopened yet") >= 2)
+        status, seconds = d.stop()
+        assert status == 0 and seconds < 2, (status, seconds)
+        assert drain_line(d.log()) == ("unknown", "1", "0", "unknown", "unknown")
+
+
 def test_one_daemon_a_directory():
     with daemon() as d:
         d.start()
