@@ -327,6 +327,22 @@ uint32_t dbk_walk_pick(struct dbk_state *state, struct dbk_walk *walk)
     return walk->pick_count - before;
 }
 
+/* What stands behind an event in its key is not considered any more in this claim (C4c). */
+static void condemned_give_back(struct dbk_walk *walk, uint32_t run, uint64_t position)
+{
+    struct walk_private *p = walk->private_;
+    uint32_t kept = 0;
+
+    for (uint32_t i = 0; i < walk->condemned_count; i++) {
+        if (p->condemned_run[i] == run && walk->condemned[i].position > position) {
+            continue;
+        }
+        p->condemned_run[kept] = p->condemned_run[i];
+        walk->condemned[kept++] = walk->condemned[i];
+    }
+    walk->condemned_count = kept;
+}
+
 void dbk_walk_drop(struct dbk_state *state, struct dbk_walk *walk, uint32_t i, enum dbk_drop why,
                    int64_t retry_at_us)
 {
@@ -347,6 +363,7 @@ void dbk_walk_drop(struct dbk_state *state, struct dbk_walk *walk, uint32_t i, e
             p->runs[run].taken--;
         }
     }
+    condemned_give_back(walk, run, walk->picks[i].position);
     p->runs[run].closed = true;
     if (c != NULL) {
         dbk_clock_set(state, c, p->now_us);

@@ -497,6 +497,16 @@ void m_walk_drop(struct m_model *m, struct m_walk *w, uint64_t position, enum db
             item->dropped = true;
         }
     }
+    /* what was condemned behind it was reached too early */
+    for (uint32_t i = 0; i < w->count; i++) {
+        if (w->items[i].key == first->key && w->items[i].position > position &&
+            w->items[i].condemned) {
+            w->items[i].condemned = false;
+            w->items[i].dropped = true;
+            w->items[i].withdrawn = true;
+            w->condemned--;
+        }
+    }
     w->closed[first->key] = true;
     if (c != NULL) {
         set_clock(m, c, w->now);

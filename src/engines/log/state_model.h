@@ -85,6 +85,7 @@ struct m_item {
     unsigned key;
     bool dropped;
     bool condemned;
+    bool withdrawn; /* no longer condemned */
     enum daybook_quarantine_reason reason;
     uint32_t attempt; /* of the condemned: attempts */
     uint32_t hand_outs;

@@ -412,6 +412,25 @@ static void test_C4c_after_a_malformed_one_the_next_in_the_next_claim(void **sta
     assert_int_equal(w->walk->picks[0].attempt, 1); /* given back unspent */
 }
 
+static void test_C4c_behind_a_malformed_one_nothing_is_condemned(void **state)
+{
+    struct world *w = *state;
+    uint32_t c = registered(w, "a");
+    struct daybook_claim wanted = asked(8, 2);
+    int64_t now = 0;
+
+    publish(w, 1); /* will be found malformed */
+    publish(w, 1); /* known to be damaged */
+    dbk_state_mark_damaged(w->s, 2);
+    dbk_walk_begin(w->s, w->walk, c, &wanted, now);
+    assert_int_equal(dbk_walk_pick(w->s, w->walk), 1);
+    assert_int_equal(w->walk->condemned_count, 1);
+    dbk_walk_drop(w->s, w->walk, 0, DBK_DROP_MALFORMED, 0);
+    assert_int_equal(finish(w, c, &wanted, now), 0);
+    assert_int_equal(w->walk->condemned_count, 1);
+    assert_int_equal(w->walk->condemned[0].position, 1);
+}
+
 static void test_C7_a_read_error_is_no_verdict(void **state)
 {
     struct world *w = *state;
@@ -1017,6 +1036,7 @@ int main(void)
         WITH(test_C4c_ends_at_the_bytes_but_the_first_fits),
         WITH(test_C4c_after_an_exhausted_one_the_next_in_the_same_claim),
         WITH(test_C4c_after_a_malformed_one_the_next_in_the_next_claim),
+        WITH(test_C4c_behind_a_malformed_one_nothing_is_condemned),
         WITH(test_C7_a_read_error_is_no_verdict),
         WITH(test_C5_live_between_grant_less_skew_and_expiry),
         WITH(test_C5_a_lapsed_lease_is_live_again_when_the_clock_goes_back),
