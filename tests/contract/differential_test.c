@@ -232,6 +232,33 @@ static void compare_read(struct pair *p, const char *what, enum daybook_where wh
     }
 }
 
+/* The same, page by page. */
+static void compare_pages(struct pair *p, uint32_t events_max)
+{
+    struct daybook_batch *pages[2] = {NULL, NULL};
+    struct daybook_batch *const whole[2] = {p->oracle->batch, p->subject->batch};
+
+    assert_code(DAYBOOK_OK, daybook_batch_new(events_max, 1, 512, &pages[0], &p->oracle->err));
+    assert_code(DAYBOOK_OK, daybook_batch_new(events_max, 1, 512, &pages[1], &p->subject->err));
+    compare_read(p, "retained", DAYBOOK_WHERE_ALL);
+    for (int side = 0; side < 2; side++) {
+        struct contract_world *world = side == 0 ? p->oracle : p->subject;
+        uint64_t last = 0;
+        size_t at = 0;
+
+        do {
+            assert_code(DAYBOOK_OK, daybook_journal_read(world->journal, last, DAYBOOK_WHERE_ALL,
+                                                         pages[side], &last, NULL, &world->err));
+            for (size_t i = 0; i < pages[side]->count && at < whole[side]->count; i++) {
+                (void)equal_deliveries(p, "a page", &whole[side]->deliveries[at++],
+                                       &pages[side]->deliveries[i]);
+            }
+        } while (pages[side]->count > 0 || pages[side]->more);
+        (void)equal(p, "events in pages", (int64_t)whole[side]->count, (int64_t)at);
+        daybook_batch_free(pages[side]);
+    }
+}
+
 static void compare_quarantine(struct pair *p, const char *name)
 {
     static struct daybook_quarantine_entry o[BATCH_EVENTS];
@@ -400,12 +427,17 @@ static void do_batch(struct pair *p, const struct op *op)
     }
     memset(o, 0, sizeof o);
     memset(s, 0, sizeof s);
-    (void)equal_codes(
-        p, "batch",
-        daybook_journal_append_batch(p->oracle->journal, events, count, p->oracle->now_us,
-                                     DAYBOOK_NO_DEADLINE, o, &p->oracle->err),
-        daybook_journal_append_batch(p->subject->journal, events, count, p->subject->now_us,
-                                     DAYBOOK_NO_DEADLINE, s, &p->subject->err));
+    if (op->b % 2 == 0) {
+        append_through_queue(p->oracle, events, count, o);
+        append_through_queue(p->subject, events, count, s);
+    } else {
+        (void)equal_codes(
+            p, "batch",
+            daybook_journal_append_batch(p->oracle->journal, events, count, p->oracle->now_us,
+                                         DAYBOOK_NO_DEADLINE, o, &p->oracle->err),
+            daybook_journal_append_batch(p->subject->journal, events, count, p->subject->now_us,
+                                         DAYBOOK_NO_DEADLINE, s, &p->subject->err));
+    }
     for (size_t i = 0; i < count; i++) {
         compare_results(p, &o[i], &s[i]);
     }
@@ -739,6 +771,9 @@ static size_t run_sequence(const struct contract_engine *engine, const struct op
         if (p.why[0] != '\0') {
             break;
         }
+    }
+    if (p.why[0] == '\0') {
+        compare_pages(&p, 1 + ops[0].a % 4);
     }
     memcpy(ret_why, p.why, WHY_MAX);
     world_free(p.oracle);

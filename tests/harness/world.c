@@ -4,6 +4,7 @@
  */
 #include "harness/world.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -144,6 +145,27 @@ struct daybook_append_result append(struct contract_world *world, const char *id
     struct daybook_event event = event_of(id, subject, record);
 
     return append_event(world, &event);
+}
+
+void append_through_queue(struct contract_world *world, const struct daybook_event *events,
+                          size_t count, struct daybook_append_result *results)
+{
+    const int patience_ms = 10000; /* far more than any commit takes */
+    struct daybook_submission submission = {.events = events, .results = results, .count = count};
+    struct daybook_submission *done = NULL;
+    struct daybook_append_queue *queue = NULL;
+    struct pollfd readable;
+
+    assert_code(DAYBOOK_OK, daybook_append_queue_new(world->journal, &queue, &world->err));
+    daybook_journal_submit(world->journal, queue, &submission, world->now_us);
+    readable = (struct pollfd){.fd = daybook_append_queue_fd(queue), .events = POLLIN};
+    while (done == NULL) {
+        assert_int_equal(poll(&readable, 1, patience_ms), 1);
+        (void)daybook_append_queue_drain(queue, world->now_us, &done, 1);
+    }
+    assert_ptr_equal(done, &submission);
+    assert_int_equal(daybook_append_queue_drain(queue, world->now_us, &done, 1), 0);
+    daybook_append_queue_free(queue);
 }
 
 uint64_t put(struct contract_world *world, const char *id, const char *subject)

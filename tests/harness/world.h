@@ -100,6 +100,9 @@ struct daybook_append_result append_event(struct contract_world *world,
                                           const struct daybook_event *event);
 struct daybook_append_result append(struct contract_world *world, const char *id,
                                     const char *subject, const char *record);
+/* As daybook_journal_append_batch, by way of a queue: submitted, and drained until it is given back. */
+void append_through_queue(struct contract_world *world, const struct daybook_event *events,
+                          size_t count, struct daybook_append_result *results);
 /* Appends what must be accepted, with a record of its own; returns the position. */
 uint64_t put(struct contract_world *world, const char *id, const char *subject);
 /* `count` events "PREFIX1" and so on; with subject NULL each is a key of its own. */
