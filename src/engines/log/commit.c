@@ -97,6 +97,7 @@ static void stage_reset(struct dbk_stage *stage)
     stage->events_len = 0;
     stage->staged_count = 0;
     stage->sync_required = false;
+    stage->has_records = false;
     stage->submissions = NULL;
     stage->submissions_tail = &stage->submissions;
     stage->group = NULL;
@@ -606,6 +607,21 @@ static void histogram_add(struct daybook_histogram *histogram, uint64_t value)
     histogram->buckets[bucket]++;
 }
 
+/* [state] Notes where the records of a written group stand. */
+static void note_places(struct dbk_log *log, const struct dbk_stage *stage)
+{
+    struct dbk_group_header header = {
+        .lsn = stage->first_lsn - stage->delivery_len - DBK_GROUP_HEADER_BYTES,
+        .body_len = (uint32_t)stage->delivery_len + DBK_END_MARK_BYTES};
+    const uint8_t *events = stage->memory + DBK_GROUP_HEADER_BYTES + log->delivery_area;
+    const uint8_t *group = events - stage->delivery_len - DBK_GROUP_HEADER_BYTES;
+    size_t at = DBK_GROUP_HEADER_BYTES;
+    struct dbk_frame frame;
+    while (dbk_frame_next(group, &header, &at, &frame)) {
+        dbk_places_note(&log->places, &frame);
+    }
+}
+
 /* Makes the events of a durable group visible and empties the stage. Returns its submissions. */
 static struct daybook_submission *publish(struct dbk_log *log, struct dbk_stage *stage,
                                           int64_t took_us)
@@ -634,6 +650,9 @@ static struct daybook_submission *publish(struct dbk_log *log, struct dbk_stage 
         }
         histogram_add(&log->histograms.commit_us, (uint64_t)(took_us > 0 ? took_us : 0));
         histogram_add(&log->histograms.batch, stage->staged_count);
+    }
+    if (stage->has_records) {
+        note_places(log, stage);
     }
     log->staged_total -= stage->staged_count;
     atomic_fetch_add_explicit(&log->events_committed, stage->staged_count, memory_order_relaxed);

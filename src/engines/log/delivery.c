@@ -20,7 +20,7 @@ enum {
 
 /* ---- holding and waiting ----------------------------------------------------------------------- */
 
-static void unlock_both(struct dbk_log *log)
+void dbk_stage_unlock(struct dbk_log *log)
 {
     dbk_mutex_unlock(&log->stage_lock);
     dbk_mutex_unlock(&log->state_lock);
@@ -28,14 +28,14 @@ static void unlock_both(struct dbk_log *log)
 
 /* Takes state and stage so that `bytes` of delivery frames fit, waiting where they do not. On OK both
  * are held. */
-static enum daybook_code lock_with_room(struct dbk_log *log, size_t bytes, int64_t deadline_us,
-                                        struct daybook_error *err)
+enum daybook_code dbk_stage_lock_with_room(struct dbk_log *log, size_t bytes, int64_t deadline_us,
+                                           struct daybook_error *err)
 {
     for (;;) {
         dbk_mutex_lock(&log->state_lock);
         dbk_mutex_lock(&log->stage_lock);
         if (dbk_log_has_failed(log) || log->read_only) {
-            unlock_both(log);
+            dbk_stage_unlock(log);
             return dbk_log_failed(log, err);
         }
         enum dbk_fit fit = dbk_stage_fit(log, bytes, 0);
@@ -44,7 +44,7 @@ static enum daybook_code lock_with_room(struct dbk_log *log, size_t bytes, int64
         }
         uint32_t seen = atomic_load(&log->space_word);
         struct dbk_group *group = fit == DBK_FIT_GROUP_FULL ? dbk_group_ref_open(log) : NULL;
-        unlock_both(log);
+        dbk_stage_unlock(log);
         enum daybook_code code = DAYBOOK_OK;
         if (group != NULL) {
             code = dbk_commit_wait(log, group, DBK_WAIT_WRITTEN, deadline_us);
@@ -67,13 +67,13 @@ static enum daybook_code lock_with_room(struct dbk_log *log, size_t bytes, int64
 }
 
 /* [state+stage] Where the next delivery frame goes. */
-static uint8_t *frame_room(struct dbk_log *log)
+uint8_t *dbk_stage_frame_room(struct dbk_log *log)
 {
     return log->open_stage->delivery + log->open_stage->delivery_len;
 }
 
-/* [state+stage] The frames at frame_room are `bytes` long. */
-static void frame_staged(struct dbk_log *log, size_t bytes, enum dbk_wait_for level)
+/* [state+stage] The frames at dbk_stage_frame_room are `bytes` long. */
+void dbk_stage_frame_staged(struct dbk_log *log, size_t bytes, enum dbk_wait_for level)
 {
     log->open_stage->delivery_len += bytes;
     dbk_assert(log->open_stage->delivery_len <= log->delivery_area);
@@ -84,11 +84,11 @@ static void frame_staged(struct dbk_log *log, size_t bytes, enum dbk_wait_for le
 
 /* Releases both locks and waits for the newest group: the frame just staged is in it, or what an answer
  * without a frame rests on. */
-static enum daybook_code unlock_and_wait(struct dbk_log *log, enum dbk_wait_for level,
-                                         int64_t deadline_us, struct daybook_error *err)
+enum daybook_code dbk_stage_unlock_and_wait(struct dbk_log *log, enum dbk_wait_for level,
+                                            int64_t deadline_us, struct daybook_error *err)
 {
     struct dbk_group *group = dbk_group_ref_newest(log);
-    unlock_both(log);
+    dbk_stage_unlock(log);
     if (group == NULL) {
         return DAYBOOK_OK;
     }
@@ -102,7 +102,7 @@ static enum daybook_code unlock_and_wait(struct dbk_log *log, enum dbk_wait_for 
     return DAYBOOK_OK;
 }
 
-static void bump_changes(struct dbk_log *log)
+void dbk_log_bump_changes(struct dbk_log *log)
 {
     atomic_fetch_add(&log->changes, 1);
     dbk_futex_wake_all(&log->changes);
@@ -132,7 +132,8 @@ static enum daybook_code ensure_registered(struct dbk_log *log, const struct day
     if (*ret_id != 0 && claim->events_max > 0) {
         return DAYBOOK_OK;
     }
-    enum daybook_code code = lock_with_room(log, DBK_ADMIN_REGISTER_FRAME_BYTES, deadline_us, err);
+    enum daybook_code code =
+        dbk_stage_lock_with_room(log, DBK_ADMIN_REGISTER_FRAME_BYTES, deadline_us, err);
     if (code != DAYBOOK_OK) {
         return code;
     }
@@ -143,7 +144,7 @@ static enum daybook_code ensure_registered(struct dbk_log *log, const struct day
             dbk_state_resolve_start(log->state, claim->start, first_invisible(log));
         code = dbk_state_register(log->state, id, claim->consumer, start);
         if (code != DAYBOOK_OK) {
-            unlock_both(log);
+            dbk_stage_unlock(log);
             return dbk_fail(
                 err, code, "%s: consumer %s cannot be registered: %s", log->path, claim->consumer,
                 code == DAYBOOK_BUSY ? "64 are registered; retire one" : "out of memory");
@@ -155,10 +156,11 @@ static enum daybook_code ensure_registered(struct dbk_log *log, const struct day
             .name = {claim->consumer, strlen(claim->consumer)},
             .start = start,
         };
-        frame_staged(log, dbk_admin_frame_encode(frame_room(log), &frame), DBK_WAIT_SYNCED);
+        dbk_stage_frame_staged(log, dbk_admin_frame_encode(dbk_stage_frame_room(log), &frame),
+                               DBK_WAIT_SYNCED);
         *ret_id = id;
     }
-    return unlock_and_wait(log, DBK_WAIT_SYNCED, deadline_us, err);
+    return dbk_stage_unlock_and_wait(log, DBK_WAIT_SYNCED, deadline_us, err);
 }
 
 /* ---- claim ------------------------------------------------------------------------------------- */
@@ -291,12 +293,12 @@ static enum dbk_wait_for stage_claim(struct dbk_log *log, struct dbk_walk *walk,
             .attempts = condemned->attempts,
             .at_us = now_us,
         };
-        bytes += dbk_quarantine_frame_encode(frame_room(log) + bytes, &frame);
+        bytes += dbk_quarantine_frame_encode(dbk_stage_frame_room(log) + bytes, &frame);
         dbk_state_apply_quarantine(log->state, consumer, condemned->position, condemned->reason);
     }
     *ret_first_token = log->next_token;
     if (walk->pick_count > 0) {
-        uint8_t *out = frame_room(log) + bytes;
+        uint8_t *out = dbk_stage_frame_room(log) + bytes;
         struct dbk_claim_frame frame = {.consumer = consumer,
                                         .lease_ms = lease_ms,
                                         .now_us = now_us,
@@ -315,7 +317,8 @@ static enum dbk_wait_for stage_claim(struct dbk_log *log, struct dbk_walk *walk,
         log->next_token += walk->pick_count;
     }
     enum dbk_wait_for level = walk->condemned_count > 0 ? DBK_WAIT_SYNCED : DBK_WAIT_WRITTEN;
-    frame_staged(log, bytes, level);
+    log->open_stage->has_records = log->open_stage->has_records || walk->condemned_count > 0;
+    dbk_stage_frame_staged(log, bytes, level);
     return level;
 }
 
@@ -396,7 +399,7 @@ enum daybook_code dbk_log_claim(struct daybook_journal *j, const struct daybook_
         DBK_CLAIM_FRAME_BYTES(walk->pick_count) +
         DBK_QUARANTINE_FRAME_BYTES_MIN *
             (walk->condemned_count < condemned_cap ? walk->condemned_count : condemned_cap);
-    code = lock_with_room(log, bytes, deadline_us, err);
+    code = dbk_stage_lock_with_room(log, bytes, deadline_us, err);
     if (code != DAYBOOK_OK) {
         dbk_mutex_lock(&log->state_lock);
         dbk_walk_end(log->state, walk);
@@ -411,6 +414,10 @@ enum daybook_code dbk_log_claim(struct daybook_journal *j, const struct daybook_
         walk->condemned_count = (uint32_t)condemned_cap;
         walk->pick_count = 0;
     }
+    if (dbk_places_reserve(&log->places, log->state, walk->condemned_count) != DAYBOOK_OK) {
+        walk->condemned_count = 0;
+        walk->pick_count = 0;
+    }
     bool effect = walk->pick_count > 0 || walk->condemned_count > 0;
     uint64_t first_token = 0;
     enum dbk_wait_for level = DBK_WAIT_WRITTEN;
@@ -421,10 +428,10 @@ enum daybook_code dbk_log_claim(struct daybook_journal *j, const struct daybook_
     dbk_walk_end(log->state, walk);
     walk_give_back(log, walk);
     if (!effect) {
-        unlock_both(log);
+        dbk_stage_unlock(log);
         return DAYBOOK_OK;
     }
-    code = unlock_and_wait(log, level, deadline_us, err);
+    code = dbk_stage_unlock_and_wait(log, level, deadline_us, err);
     if (code != DAYBOOK_OK) {
         batch->count = 0;
     }
@@ -462,22 +469,23 @@ static bool settle_step(struct dbk_log *log, uint32_t consumer, enum dbk_settle_
         }
         dbk_state_apply_settle(log->state, consumer, effect, lease_ms, now_us, &entry, 1);
     }
-    if (op == DBK_SETTLE_ACK) {
-        dbk_state_forget_ended(log->state);
-    }
+    bool ended = op == DBK_SETTLE_ACK && dbk_state_forget_ended(log->state) > 0;
     struct dbk_settle_frame frame = {
         .consumer = consumer, .op = op, .lease_ms = lease_ms, .now_us = now_us};
     if (entry_count > 0) {
         frame.count = entry_count;
-        bytes += dbk_settle_frame_encode(frame_room(log), &frame, entries);
+        bytes += dbk_settle_frame_encode(dbk_stage_frame_room(log), &frame, entries);
     }
     if (given_up_count > 0) {
         frame.op = DBK_SETTLE_GIVE_UP;
         frame.count = given_up_count;
-        bytes += dbk_settle_frame_encode(frame_room(log) + bytes, &frame, given_up);
+        bytes += dbk_settle_frame_encode(dbk_stage_frame_room(log) + bytes, &frame, given_up);
+    }
+    if (ended) {
+        bytes += dbk_discarded_frame(log, dbk_stage_frame_room(log) + bytes);
     }
     if (bytes > 0) {
-        frame_staged(log, bytes, DBK_WAIT_WRITTEN);
+        dbk_stage_frame_staged(log, bytes, DBK_WAIT_WRITTEN);
     }
     return bytes > 0;
 }
@@ -489,14 +497,14 @@ enum daybook_code dbk_log_settle(struct daybook_journal *j, const char *consumer
                                  struct daybook_error *err)
 {
     struct dbk_log *log = dbk_log_of(j);
-    size_t fits =
-        (log->delivery_area - log->delivery_area / 4 - 2 * DBK_SETTLE_FRAME_BYTES(0)) / 24;
+    size_t frames = 2 * DBK_SETTLE_FRAME_BYTES(0) + DBK_FORGET_FRAME_BYTES(0, 0);
+    size_t fits = (log->delivery_area - log->delivery_area / 4 - frames) / 24;
     size_t step = fits < DBK_SETTLE_STEP ? fits : DBK_SETTLE_STEP;
     bool effect = false;
     enum daybook_code code = DAYBOOK_OK;
     for (size_t done = 0; done < count && code == DAYBOOK_OK;) {
         size_t n = count - done < step ? count - done : step;
-        code = lock_with_room(log, 2 * DBK_SETTLE_FRAME_BYTES(0) + 24 * n, deadline_us, err);
+        code = dbk_stage_lock_with_room(log, frames + 24 * n, deadline_us, err);
         if (code != DAYBOOK_OK) {
             break;
         }
@@ -505,13 +513,13 @@ enum daybook_code dbk_log_settle(struct daybook_journal *j, const char *consumer
             settle_step(log, id, op, lease_ms, set + done, n, now_us, ret_codes + done) || effect;
         done += n;
         if (done < count) {
-            unlock_both(log);
+            dbk_stage_unlock(log);
         } else {
-            code = unlock_and_wait(log, DBK_WAIT_WRITTEN, deadline_us, err);
+            code = dbk_stage_unlock_and_wait(log, DBK_WAIT_WRITTEN, deadline_us, err);
         }
     }
     if (effect && op != DBK_SETTLE_REFUND && op != DBK_SETTLE_EXTEND) {
-        bump_changes(log);
+        dbk_log_bump_changes(log);
     }
     return code;
 }
@@ -527,7 +535,8 @@ enum daybook_code dbk_log_quarantine(struct daybook_journal *j, const char *cons
     for (size_t i = 0; i < words.len; i++) {
         text[i] = words.data[i] == '\0' ? ' ' : words.data[i];
     }
-    enum daybook_code code = lock_with_room(log, DBK_QUARANTINE_FRAME_BYTES_MAX, deadline_us, err);
+    enum daybook_code code =
+        dbk_stage_lock_with_room(log, DBK_QUARANTINE_FRAME_BYTES_MAX, deadline_us, err);
     if (code != DAYBOOK_OK) {
         return code;
     }
@@ -538,8 +547,9 @@ enum daybook_code dbk_log_quarantine(struct daybook_journal *j, const char *cons
         struct dbk_settle_entry entry = {.position = hand_out.position, .token = hand_out.token};
         struct dbk_settle_frame frame = {
             .consumer = id, .op = DBK_SETTLE_GIVE_UP, .now_us = now_us, .count = 1};
-        frame_staged(log, dbk_settle_frame_encode(frame_room(log), &frame, &entry),
-                     DBK_WAIT_WRITTEN);
+        dbk_stage_frame_staged(log,
+                               dbk_settle_frame_encode(dbk_stage_frame_room(log), &frame, &entry),
+                               DBK_WAIT_WRITTEN);
         dbk_state_apply_settle(log->state, id, DBK_SETTLE_GIVE_UP, 0, now_us, &entry, 1);
     } else if (decision.effect) {
         struct dbk_quarantine_frame frame = {
@@ -550,12 +560,14 @@ enum daybook_code dbk_log_quarantine(struct daybook_journal *j, const char *cons
             .at_us = now_us,
             .words = {text, words.len},
         };
-        frame_staged(log, dbk_quarantine_frame_encode(frame_room(log), &frame), DBK_WAIT_SYNCED);
+        dbk_stage_frame_staged(log, dbk_quarantine_frame_encode(dbk_stage_frame_room(log), &frame),
+                               DBK_WAIT_SYNCED);
+        log->open_stage->has_records = true;
         dbk_state_apply_quarantine(log->state, id, hand_out.position, reason);
     }
-    code = unlock_and_wait(log, DBK_WAIT_SYNCED, deadline_us, err);
+    code = dbk_stage_unlock_and_wait(log, DBK_WAIT_SYNCED, deadline_us, err);
     if (code == DAYBOOK_OK && decision.effect) {
-        bump_changes(log);
+        dbk_log_bump_changes(log);
     }
     if (code == DAYBOOK_OK && decision.code != DAYBOOK_OK) {
         return dbk_fail(err, decision.code, "event at position %llu: %s for consumer %s",
@@ -605,6 +617,15 @@ size_t dbk_forget_frames(struct dbk_log *log, uint8_t *out, const struct dbk_for
     return bytes;
 }
 
+size_t dbk_discarded_frame(struct dbk_log *log, uint8_t *out)
+{
+    struct dbk_counters counters;
+    struct dbk_forget_frame frame = {.reason = DBK_FORGET_DISCARDED};
+    dbk_state_counters(log->state, &counters);
+    memcpy(frame.counters, counters.forgotten, sizeof(frame.counters));
+    return dbk_forget_frame_encode(out, &frame, NULL, 0, NULL);
+}
+
 enum daybook_code dbk_log_maintain(struct daybook_journal *j, int64_t now_us, int64_t deadline_us,
                                    uint64_t *ret_pruned, struct daybook_error *err)
 {
@@ -615,7 +636,7 @@ enum daybook_code dbk_log_maintain(struct daybook_journal *j, int64_t now_us, in
     uint64_t pruned = 0;
     enum daybook_code code;
     for (;;) {
-        code = lock_with_room(log, frames + 16 * (size_t)step, deadline_us, err);
+        code = dbk_stage_lock_with_room(log, frames + 16 * (size_t)step, deadline_us, err);
         if (code != DAYBOOK_OK) {
             break;
         }
@@ -624,15 +645,16 @@ enum daybook_code dbk_log_maintain(struct daybook_journal *j, int64_t now_us, in
         uint32_t n =
             dbk_state_prune(log->state, dbk_log_prune_now(log, now_us), step, &log->forget);
         if (log->forget.count > 0) {
-            frame_staged(log, dbk_forget_frames(log, frame_room(log), &log->forget, NULL, 0),
-                         DBK_WAIT_WRITTEN);
+            dbk_stage_frame_staged(
+                log, dbk_forget_frames(log, dbk_stage_frame_room(log), &log->forget, NULL, 0),
+                DBK_WAIT_WRITTEN);
         }
         pruned += n;
         if (n == 0) {
-            code = unlock_and_wait(log, DBK_WAIT_WRITTEN, deadline_us, err);
+            code = dbk_stage_unlock_and_wait(log, DBK_WAIT_WRITTEN, deadline_us, err);
             break;
         }
-        unlock_both(log);
+        dbk_stage_unlock(log);
         dbk_commit_kick(log);
         if (deadline_us != DAYBOOK_NO_DEADLINE && dbk_log_mono(log) >= deadline_us) {
             code = dbk_fail(err, DAYBOOK_TIMED_OUT,

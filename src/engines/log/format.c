@@ -20,7 +20,8 @@ enum {
     ENTRY_META_CRC_AT = 32,
     CONSUMER_RESTATED_BYTES = 96,
     ORPHAN_BYTES = 40,
-    CONSUMER_NAME_BYTES = 64
+    CONSUMER_NAME_BYTES = 64,
+    ADMIN_FIXED_BYTES = 32 + CONSUMER_NAME_BYTES
 };
 
 /* The seed binds a header to its file and place, so that bytes of another place never pass. */
@@ -545,7 +546,7 @@ static size_t admin_payload_bytes(const struct dbk_admin_frame *frame)
 {
     switch (frame->op) {
     case DBK_ADMIN_REGISTER:
-        return 16 + CONSUMER_NAME_BYTES;
+        return 16;
     case DBK_ADMIN_REWIND:
         return 8;
     case DBK_ADMIN_RELEASE:
@@ -560,18 +561,21 @@ static size_t admin_payload_bytes(const struct dbk_admin_frame *frame)
 size_t dbk_admin_frame_bytes(const struct dbk_admin_frame *frame)
 {
     return DBK_FRAME_HEADER_BYTES +
-           dbk_round_up(24 + admin_payload_bytes(frame) + frame->who.len + frame->why.len, 8);
+           dbk_round_up(ADMIN_FIXED_BYTES + admin_payload_bytes(frame) + frame->request_id.len +
+                            frame->who.len + frame->why.len,
+                        8);
 }
 
 /*
- * ADMIN: op u32, consumer u32, time i64, position_count u32, who_len u16, why_len u16; then REGISTER:
- * start position u64, start time i64, name 64 with zeros; REWIND: token floor u64; RELEASE, DISCARD:
- * positions u64 each; then who, why, zeros to 8.
+ * ADMIN (the operation's number in the header's position): op u32, consumer u32, time i64,
+ * position_count u32, lengths u16 each of who, why, request_id, zero u16, zero u32; consumer's name, 64
+ * with zeros; then REGISTER: start position u64, start time i64; REWIND: token floor u64; RELEASE,
+ * DISCARD: positions u64 each; then request_id, who, why, zeros to 8.
  */
 size_t dbk_admin_frame_encode(uint8_t *out, const struct dbk_admin_frame *frame)
 {
     size_t len = dbk_admin_frame_bytes(frame) - DBK_FRAME_HEADER_BYTES;
-    uint8_t *p = begin(out, DBK_FRAME_ADMIN, 0, 1, 0, len);
+    uint8_t *p = begin(out, DBK_FRAME_ADMIN, 0, 1, frame->no, len);
     memset(p, 0, len);
     dbk_put_u32(p, (uint32_t)frame->op);
     dbk_put_u32(p + 4, frame->consumer);
@@ -579,12 +583,13 @@ size_t dbk_admin_frame_encode(uint8_t *out, const struct dbk_admin_frame *frame)
     dbk_put_u32(p + 16, frame->position_count);
     dbk_put_u16(p + 20, (uint16_t)frame->who.len);
     dbk_put_u16(p + 22, (uint16_t)frame->why.len);
-    uint8_t *payload = p + 24;
+    dbk_put_u16(p + 24, (uint16_t)frame->request_id.len);
+    append_bytes(p + 32, frame->name);
+    uint8_t *payload = p + ADMIN_FIXED_BYTES;
     switch (frame->op) {
     case DBK_ADMIN_REGISTER:
         dbk_put_u64(payload, frame->start.position);
         dbk_put_i64(payload + 8, frame->start.time_us);
-        append_bytes(payload + 16, frame->name);
         break;
     case DBK_ADMIN_REWIND:
         dbk_put_u64(payload, frame->token_floor);
@@ -598,13 +603,14 @@ size_t dbk_admin_frame_encode(uint8_t *out, const struct dbk_admin_frame *frame)
     case DBK_ADMIN_RETIRE:
         break;
     }
-    append_bytes(append_bytes(payload + admin_payload_bytes(frame), frame->who), frame->why);
+    uint8_t *texts = append_bytes(payload + admin_payload_bytes(frame), frame->request_id);
+    append_bytes(append_bytes(texts, frame->who), frame->why);
     return finish(out);
 }
 
 bool dbk_admin_frame_decode(const struct dbk_frame *in, struct dbk_admin_frame *ret)
 {
-    if (in->len < 24) {
+    if (in->len < ADMIN_FIXED_BYTES) {
         return false;
     }
     uint32_t op = dbk_get_u32(in->body);
@@ -613,31 +619,32 @@ bool dbk_admin_frame_decode(const struct dbk_frame *in, struct dbk_admin_frame *
     }
     memset(ret, 0, sizeof(*ret));
     ret->op = (enum dbk_admin_op)op;
+    ret->no = in->position;
     ret->consumer = dbk_get_u32(in->body + 4);
     ret->at_us = dbk_get_i64(in->body + 8);
     ret->position_count = dbk_get_u32(in->body + 16);
     ret->who.len = dbk_get_u16(in->body + 20);
     ret->why.len = dbk_get_u16(in->body + 22);
-    size_t left = in->len - 24;
-    const uint8_t *payload = in->body + 24;
-    if (ret->position_count > left / 8 || admin_payload_bytes(ret) > left ||
-        ret->who.len + ret->why.len > left - admin_payload_bytes(ret)) {
+    ret->request_id.len = dbk_get_u16(in->body + 24);
+    ret->name.data = (const char *)in->body + 32;
+    ret->name.len = strnlen(ret->name.data, CONSUMER_NAME_BYTES);
+    size_t left = in->len - ADMIN_FIXED_BYTES;
+    const uint8_t *payload = in->body + ADMIN_FIXED_BYTES;
+    if (ret->name.len == 0 || ret->name.len == CONSUMER_NAME_BYTES ||
+        ret->position_count > left / 8 || admin_payload_bytes(ret) > left ||
+        ret->request_id.len + ret->who.len + ret->why.len > left - admin_payload_bytes(ret)) {
         return false;
     }
     if (ret->op == DBK_ADMIN_REGISTER) {
         ret->start.position = dbk_get_u64(payload);
         ret->start.time_us = dbk_get_i64(payload + 8);
-        ret->name.data = (const char *)payload + 16;
-        ret->name.len = strnlen(ret->name.data, CONSUMER_NAME_BYTES);
-        if (ret->name.len == 0 || ret->name.len == CONSUMER_NAME_BYTES) {
-            return false;
-        }
     } else if (ret->op == DBK_ADMIN_REWIND) {
         ret->token_floor = dbk_get_u64(payload);
     } else {
         ret->positions_ = payload;
     }
-    ret->who.data = (const char *)payload + admin_payload_bytes(ret);
+    ret->request_id.data = (const char *)payload + admin_payload_bytes(ret);
+    ret->who.data = ret->request_id.data + ret->request_id.len;
     ret->why.data = ret->who.data + ret->who.len;
     return true;
 }
@@ -870,6 +877,33 @@ bool dbk_trim_frame_decode(const struct dbk_frame *in, uint32_t *ret_lowest_segm
         return false;
     }
     *ret_lowest_segment_no = (uint32_t)dbk_get_u64(in->body);
+    return true;
+}
+
+size_t dbk_relocate_frame_encode(uint8_t *out, const struct dbk_frame *inner)
+{
+    uint8_t *p = begin(out, DBK_FRAME_RELOCATE, 0, 1, inner->position, 8 + (size_t)inner->len);
+    memset(p, 0, 8);
+    p[0] = inner->type;
+    p[1] = inner->flags;
+    dbk_put_u16(p + 2, inner->count);
+    memcpy(p + 8, inner->body, inner->len);
+    return finish(out);
+}
+
+bool dbk_frame_read(const uint8_t *in, size_t len, struct dbk_frame *ret)
+{
+    if (len < DBK_FRAME_HEADER_BYTES || dbk_get_u32(in + 4) != len - DBK_FRAME_HEADER_BYTES ||
+        dbk_crc32c(0, in + DBK_FRAME_HEADER_BYTES, len - DBK_FRAME_HEADER_BYTES) !=
+            dbk_get_u32(in + 8)) {
+        return false;
+    }
+    *ret = (struct dbk_frame){.type = in[12],
+                              .flags = in[13],
+                              .count = dbk_get_u16(in + 14),
+                              .len = dbk_get_u32(in + 4),
+                              .position = dbk_get_u64(in + 16),
+                              .body = in + DBK_FRAME_HEADER_BYTES};
     return true;
 }
 

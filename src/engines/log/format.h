@@ -164,7 +164,8 @@ bool dbk_frame_next(const uint8_t *group, const struct dbk_group_header *header,
     (DBK_FRAME_HEADER_BYTES + 56u + 16u * (size_t)(ranges) + 40u * (size_t)(orphans))
 #define DBK_QUARANTINE_FRAME_BYTES_MIN (DBK_FRAME_HEADER_BYTES + 24u)
 #define DBK_QUARANTINE_FRAME_BYTES_MAX (DBK_FRAME_HEADER_BYTES + 24u + 2048u)
-#define DBK_ADMIN_REGISTER_FRAME_BYTES (DBK_FRAME_HEADER_BYTES + 24u + 80u)
+#define DBK_ADMIN_REGISTER_FRAME_BYTES (DBK_FRAME_HEADER_BYTES + 96u + 16u)
+#define DBK_ADMIN_FRAME_BYTES_MAX (DBK_FRAME_HEADER_BYTES + 96u + 16u + 256u + 256u + 1024u)
 #define DBK_TRIM_FRAME_BYTES (DBK_FRAME_HEADER_BYTES + 16u)
 #define DBK_LINK_FRAME_BYTES (DBK_FRAME_HEADER_BYTES + 64u)
 #define DBK_STATE_FRAME_BYTES(consumers, orphans)                                                  \
@@ -238,16 +239,16 @@ enum dbk_admin_op {
     DBK_ADMIN_RETIRE = 4,
     DBK_ADMIN_REWIND = 5
 };
-#define DBK_WHO_BYTES_MAX 255u
-#define DBK_WHY_BYTES_MAX 1024u
 struct dbk_admin_frame {
     enum dbk_admin_op op;
     uint32_t consumer;
+    uint64_t no; /* of the operation; 0: REGISTER, which is none of the trail */
     int64_t at_us;
     struct daybook_bytes who;
     struct daybook_bytes why;
+    struct daybook_bytes name;       /* of the consumer, 1 to 63 */
+    struct daybook_bytes request_id; /* of a single event, or empty */
     /* REGISTER */
-    struct daybook_bytes name; /* 1 to 63 */
     struct dbk_start start;
     /* REWIND */
     uint64_t token_floor;
@@ -315,5 +316,10 @@ bool dbk_trim_frame_decode(const struct dbk_frame *in, uint32_t *ret_lowest_segm
 
 /* RELOCATE: the frame that was copied. Its body's lsn is inside the RELOCATE frame. */
 bool dbk_relocate_frame_decode(const struct dbk_frame *in, struct dbk_frame *ret_inner);
+
+/* Of a frame that is no event. */
+size_t dbk_relocate_frame_encode(uint8_t *out, const struct dbk_frame *inner);
+/* A whole frame (no event) read back from its place, header included: its body matches its checksum. */
+bool dbk_frame_read(const uint8_t *in, size_t len, struct dbk_frame *ret);
 
 #endif

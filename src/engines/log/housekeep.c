@@ -185,7 +185,7 @@ static bool trim(struct dbk_log *log)
     int64_t now = dbk_log_mono(log);
     uint32_t needed = lowest_needed(log);
     if (needed > log->trim_lowest && needed > first) {
-        if (!log_trim(log, needed)) {
+        if (!dbk_trail_move(log, needed) || !log_trim(log, needed)) {
             return false;
         }
         log->trim_lowest = needed;

@@ -391,6 +391,7 @@ static void release(struct dbk_log *log)
         dbk_walk_free(log->walks[i]);
     }
     dbk_state_free(log->state);
+    dbk_places_release(&log->places);
     dbk_stages_release(log);
     free(log->compare_buffer);
     if (log->lock_file >= 0) {
@@ -477,6 +478,7 @@ static enum daybook_code open_log(const struct daybook_log_options *options,
     if (code == DAYBOOK_OK) {
         log->compare_buffer = malloc(log->event_area + DBK_BLOCK_BYTES);
         if (dbk_stages_init(log) != DAYBOOK_OK || log->compare_buffer == NULL ||
+            dbk_places_init(&log->places) != DAYBOOK_OK ||
             dbk_walk_new(DAYBOOK_CLAIM_EVENTS_MAX, &log->walks[0]) != DAYBOOK_OK) {
             code = dbk_fail(err, DAYBOOK_NO_MEMORY, "no memory for a journal");
         }
@@ -576,6 +578,12 @@ const struct dbk_engine_ops dbk_log_ops = {
     .relinquish = log_relinquish,
     .extend = log_extend,
     .quarantine = dbk_log_quarantine,
+    .release = dbk_log_release,
+    .discard = dbk_log_discard,
+    .retire = dbk_log_retire,
+    .rewind = dbk_log_rewind,
+    .quarantine_list = dbk_log_quarantine_list,
+    .operations = dbk_log_operations,
     .stats = log_stats,
     .consumer_stats = log_consumer_stats,
     .consumers = log_consumers,

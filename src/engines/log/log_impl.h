@@ -6,6 +6,7 @@
  *   append.c    submit, append, append queues: from an event to a staged frame to an answer
  *   commit.c    the stage and the group commit: what is staged is written, synced, published
  *   delivery.c  claims, verdicts, registration: decided, staged and applied under one hold
+ *   operators.c release, discard, retire, rewind, their trail, what is quarantined
  *   segment.c   files: preparation ahead, the table of open files, trimming
  *   housekeep.c what happens on its own time: preparation, the 100 ms sync, the NOTE, trimming
  *   scan.c      reading a directory's log group by group, and the rule of the tail
@@ -26,6 +27,7 @@
 #include "base/os.h"
 #include "base/thread.h"
 #include "engines/log/format.h"
+#include "engines/log/places.h"
 #include "engines/log/state.h"
 #include "journal/engine.h"
 
@@ -82,6 +84,7 @@ struct dbk_stage {
     int64_t now_us;         /* of the last event staged */
     uint64_t first_lsn;     /* of the event area, once sealed */
     bool sync_required;
+    bool has_records; /* frames whose places are noted: QUARANTINE, ADMIN */
     struct dbk_group *group;
     struct daybook_submission *submissions; /* whose events are in it, or who wait for its end */
     struct daybook_submission **submissions_tail;
@@ -148,6 +151,7 @@ struct dbk_log {
     struct dbk_mutex state_lock;
     struct dbk_state *state;
     uint64_t next_token;
+    struct dbk_places places;
     struct dbk_walk *walks[DBK_WALKS_MAX];
     struct dbk_last_claim {
         uint32_t consumer;
@@ -305,6 +309,21 @@ uint64_t dbk_log_key_hash(const struct dbk_log *log, struct daybook_bytes name_s
 
 /* ---- delivery.c -------------------------------------------------------------------------------- */
 
+/* Takes state and stage so that `bytes` of delivery frames fit, waiting where they do not. On OK both
+ * are held. */
+enum daybook_code dbk_stage_lock_with_room(struct dbk_log *log, size_t bytes, int64_t deadline_us,
+                                           struct daybook_error *err);
+/* [state+stage] Where the next delivery frame goes. */
+uint8_t *dbk_stage_frame_room(struct dbk_log *log);
+/* [state+stage] The frames there are `bytes` long. */
+void dbk_stage_frame_staged(struct dbk_log *log, size_t bytes, enum dbk_wait_for level);
+void dbk_stage_unlock(struct dbk_log *log);
+/* Releases both locks and waits for the newest group: the frame just staged is in it, or what an answer
+ * without a frame rests on. */
+enum daybook_code dbk_stage_unlock_and_wait(struct dbk_log *log, enum dbk_wait_for level,
+                                            int64_t deadline_us, struct daybook_error *err);
+void dbk_log_bump_changes(struct dbk_log *log);
+
 extern const struct dbk_engine_ops dbk_log_ops; /* log.c */
 enum daybook_code dbk_log_claim(struct daybook_journal *j, const struct daybook_claim *claim,
                                 int64_t now_us, int64_t deadline_us, struct daybook_batch *batch,
@@ -326,7 +345,39 @@ void dbk_log_note_claim(struct dbk_log *log, uint32_t consumer, int64_t now_us);
 /* Encodes what `list` holds as FORGET frames, one a reason. Returns the bytes. */
 size_t dbk_forget_frames(struct dbk_log *log, uint8_t *out, const struct dbk_forget_list *list,
                          const struct dbk_orphan *orphans, uint32_t orphan_count);
+/* [state+stage] What a discard, an acknowledgement or a retirement has ended is forgotten without a list of
+ * its own, because the replay of that frame does the same; but the count has to stand even where the
+ * event's own segment is gone by then (S5). A FORGET with the counters alone. Returns its bytes. */
+size_t dbk_discarded_frame(struct dbk_log *log, uint8_t *out);
 size_t dbk_forget_frames_bytes(const struct dbk_forget_list *list, uint32_t orphan_count);
+
+/* ---- operators.c ------------------------------------------------------------------------------- */
+
+enum daybook_code dbk_log_release(struct daybook_journal *j, const char *consumer,
+                                  struct daybook_bytes request_id,
+                                  const struct daybook_operator *by, int64_t now_us,
+                                  int64_t deadline_us, struct daybook_error *err);
+enum daybook_code dbk_log_discard(struct daybook_journal *j, const char *consumer,
+                                  struct daybook_bytes request_id,
+                                  const struct daybook_operator *by, int64_t now_us,
+                                  int64_t deadline_us, struct daybook_error *err);
+enum daybook_code dbk_log_retire(struct daybook_journal *j, const char *consumer,
+                                 enum daybook_force force, const struct daybook_operator *by,
+                                 int64_t now_us, int64_t deadline_us, struct daybook_error *err);
+enum daybook_code dbk_log_rewind(struct daybook_journal *j, const char *consumer,
+                                 const struct daybook_operator *by, int64_t now_us,
+                                 int64_t deadline_us, struct daybook_error *err);
+enum daybook_code dbk_log_quarantine_list(struct daybook_journal *j, const char *consumer,
+                                          uint64_t after_position,
+                                          enum daybook_quarantine_reason reason,
+                                          struct daybook_batch *batch,
+                                          struct daybook_quarantine_entry *ret_entries,
+                                          uint64_t *ret_last, struct daybook_error *err);
+enum daybook_code dbk_log_operations(struct daybook_journal *j, uint64_t before_no,
+                                     struct daybook_operation *ret, size_t max, size_t *ret_count,
+                                     struct daybook_error *err);
+/* Copies the trail's records out of segments below `lowest` into the tail, durably. False: not now. */
+bool dbk_trail_move(struct dbk_log *log, uint32_t lowest);
 
 /* ---- segment.c --------------------------------------------------------------------------------- */
 

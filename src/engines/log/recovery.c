@@ -203,14 +203,15 @@ static enum daybook_code replay_frame(struct replay *replay, const struct dbk_fr
         break;
     case DBK_FRAME_QUARANTINE:
         read = dbk_quarantine_frame_decode(frame, &as.quarantine);
-        if (read) {
+        code = dbk_places_reserve(&log->places, log->state, 1);
+        if (read && !relocated) {
             dbk_state_apply_quarantine(log->state, as.quarantine.consumer, as.quarantine.position,
                                        as.quarantine.reason);
         }
         break;
     case DBK_FRAME_ADMIN:
         read = dbk_admin_frame_decode(frame, &as.admin);
-        code = read ? replay_admin(log, &as.admin) : DAYBOOK_OK;
+        code = read && !relocated ? replay_admin(log, &as.admin) : DAYBOOK_OK;
         break;
     case DBK_FRAME_FORGET:
         read = dbk_forget_frame_decode(frame, &as.forget);
@@ -237,6 +238,9 @@ static enum daybook_code replay_frame(struct replay *replay, const struct dbk_fr
     }
     if (!read || code == DAYBOOK_DAMAGED) {
         return unreadable_frame(log, frame, err);
+    }
+    if (code == DAYBOOK_OK && !relocated) {
+        dbk_places_note(&log->places, frame);
     }
     return code == DAYBOOK_OK ? code
                               : dbk_fail(err, code, "%s: no memory to replay the log", log->path);

@@ -160,6 +160,24 @@ uint32_t dbk_state_consumer_count(const struct dbk_state *state);
 /* i below the count, in order of registration. */
 const char *dbk_state_consumer_name(const struct dbk_state *state, uint32_t i);
 
+/* What an event is to a consumer. */
+enum dbk_standing {
+    DBK_STANDING_ABSENT, /* not stored, or no such consumer */
+    DBK_STANDING_BEFORE_START,
+    DBK_STANDING_UNRESOLVED,
+    DBK_STANDING_ACKNOWLEDGED,
+    DBK_STANDING_QUARANTINED,
+    DBK_STANDING_DISCARDED
+};
+enum dbk_standing dbk_state_standing(const struct dbk_state *state, uint32_t consumer,
+                                     uint64_t position);
+/* Whether it holds live leases, those of dropped events included. */
+bool dbk_state_holds_leases(struct dbk_state *state, uint32_t consumer, int64_t now_us);
+/* The first event above `after_position` that this consumer quarantined; as dbk_state_next. */
+bool dbk_state_next_quarantined(const struct dbk_state *state, uint32_t consumer,
+                                uint64_t after_position, uint32_t steps_max, struct dbk_stored *ret,
+                                uint64_t *ret_looked);
+
 /* ---- claims (C1 to C9) ---------------------------------------------------------------------------- */
 
 #define DBK_CONDEMNED_MAX 1024u

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Questions about one consumer and its events (P): what operators' operations ask before they decide.
+ *
+ * Threads: the caller's state lock.
+ */
+#include "engines/log/state_impl.h"
+
+enum dbk_standing dbk_state_standing(const struct dbk_state *state, uint32_t consumer,
+                                     uint64_t position)
+{
+    const struct dbk_consumer *c = dbk_consumer_find(state, consumer);
+    uint32_t slot = dbk_slot_find(state, position);
+    uint64_t mask = dbk_slot_mask(slot);
+    uint32_t entry = 0;
+
+    if (c == NULL || slot == 0) {
+        return DBK_STANDING_ABSENT;
+    }
+    if (position < c->start) {
+        return DBK_STANDING_BEFORE_START;
+    }
+    entry = dbk_slot_entry(state, slot);
+    if ((c->quarantined[entry] & mask) != 0) {
+        return DBK_STANDING_QUARANTINED;
+    }
+    if ((c->discarded[entry] & mask) != 0) {
+        return DBK_STANDING_DISCARDED;
+    }
+    return (c->acknowledged[entry] & mask) != 0 ? DBK_STANDING_ACKNOWLEDGED
+                                                : DBK_STANDING_UNRESOLVED;
+}
+
+bool dbk_state_holds_leases(struct dbk_state *state, uint32_t consumer, int64_t now_us)
+{
+    struct dbk_consumer *c = dbk_consumer_find(state, consumer);
+
+    if (c == NULL) {
+        return false;
+    }
+    for (uint32_t i = 1; i <= c->leases_used; i++) {
+        const struct dbk_lease *l = &c->leases[i];
+
+        if ((l->kind == DBK_LEASE_EVENT || l->kind == DBK_LEASE_ORPHAN) &&
+            dbk_lease_is_live(l, now_us)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool dbk_state_next_quarantined(const struct dbk_state *state, uint32_t consumer,
+                                uint64_t after_position, uint32_t steps_max, struct dbk_stored *ret,
+                                uint64_t *ret_looked)
+{
+    const struct dbk_consumer *c = dbk_consumer_find(state, consumer);
+    uint64_t after = after_position;
+
+    *ret_looked = UINT64_MAX;
+    for (uint32_t step = 0; c != NULL && step < steps_max; step++) {
+        uint32_t slot = 0;
+
+        if (!dbk_state_next(state, after, DAYBOOK_WHERE_QUARANTINED, steps_max, ret, ret_looked)) {
+            return false;
+        }
+        after = ret->position;
+        slot = dbk_slot_find(state, after);
+        if ((c->quarantined[dbk_slot_entry(state, slot)] & dbk_slot_mask(slot)) != 0) {
+            return true;
+        }
+        *ret_looked = after;
+    }
+    return false;
+}
