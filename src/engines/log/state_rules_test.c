@@ -982,14 +982,16 @@ static void test_C4_a_key_outlives_its_events_while_a_walk_holds_it(void **state
 static uint64_t resident_bytes(void)
 {
     FILE *file = fopen("/proc/self/statm", "r");
-    unsigned long long all = 0;
-    unsigned long long resident = 0;
-    int fields = 0;
+    char line[128];
+    char *end = NULL;
+    uint64_t resident = 0;
 
     assert_non_null(file);
-    fields = fscanf(file, "%llu %llu", &all, &resident);
+    assert_non_null(fgets(line, sizeof line, file));
     (void)fclose(file);
-    assert_int_equal(fields, 2);
+    (void)strtoull(line, &end, 10); /* all of the address space */
+    resident = strtoull(end, NULL, 10);
+    assert_true(resident > 0);
     return resident * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 #endif
@@ -998,8 +1000,7 @@ static void test_P1_memory_of_an_event_with_its_own_key(void **state)
 {
 #ifdef SANITIZED
     (void)state;
-    print_message("skipped: a sanitizer's own memory would be counted\n");
-    skip();
+    print_message("# skipped: a sanitizer's own memory would be counted\n");
 #else
     struct world *w = *state;
     struct dbk_state_options options = {.events_max = MANY, .stored_max = MANY, .staged_max = 256};
@@ -1014,7 +1015,7 @@ static void test_P1_memory_of_an_event_with_its_own_key(void **state)
         publish(w, (i + 1) * UINT64_C(0x9e3779b97f4a7c15));
     }
     used = resident_bytes() - before;
-    print_message("%llu resident bytes for %u events\n", (unsigned long long)used, MANY);
+    print_message("# %llu resident bytes for %u events\n", (unsigned long long)used, MANY);
     assert_true(used < (uint64_t)MANY * BYTES_MAX);
     dbk_state_free(small);
 #endif

@@ -1136,16 +1136,17 @@ static void run(uint64_t seed, uint32_t operations)
             replay(w);
         }
     }
-    print_message("seed %llu: accepted %llu, picked %llu, handed out %llu, condemned %llu, dropped "
-                  "%llu (leased %llu), pruned %llu, reclaimed %llu, acks %llu, refunds %llu, "
-                  "extended %llu, given up %llu, quarantined %llu\n",
-                  (unsigned long long)seed, (unsigned long long)w->m.counters.accepted,
-                  (unsigned long long)w->done[8], (unsigned long long)w->done[12],
-                  (unsigned long long)w->done[11], (unsigned long long)w->done[15],
-                  (unsigned long long)w->done[16], (unsigned long long)w->done[13],
-                  (unsigned long long)w->done[14], (unsigned long long)w->done[1],
-                  (unsigned long long)w->done[2], (unsigned long long)w->done[3],
-                  (unsigned long long)w->done[4], (unsigned long long)w->done[7]);
+    print_message(
+        "# seed %llu: accepted %llu, picked %llu, handed out %llu, condemned %llu, dropped "
+        "%llu (leased %llu), pruned %llu, reclaimed %llu, acks %llu, refunds %llu, "
+        "extended %llu, given up %llu, quarantined %llu\n",
+        (unsigned long long)seed, (unsigned long long)w->m.counters.accepted,
+        (unsigned long long)w->done[8], (unsigned long long)w->done[12],
+        (unsigned long long)w->done[11], (unsigned long long)w->done[15],
+        (unsigned long long)w->done[16], (unsigned long long)w->done[13],
+        (unsigned long long)w->done[14], (unsigned long long)w->done[1],
+        (unsigned long long)w->done[2], (unsigned long long)w->done[3],
+        (unsigned long long)w->done[4], (unsigned long long)w->done[7]);
     for (uint32_t no = 0; no < WALKS; no++) {
         dbk_walk_free(w->walks[no]);
     }
@@ -1168,7 +1169,7 @@ static void test_C1_to_S5_random_operations_equal_the_model(void **state)
 
     (void)state;
     for (uint64_t seed = only == 0 ? 1 : only; seed <= (only == 0 ? 3 : only); seed++) {
-        print_message("seed %llu\n", (unsigned long long)seed);
+        print_message("# seed %llu\n", (unsigned long long)seed);
         run(seed, operations);
     }
 }
