@@ -5,12 +5,14 @@ connections; and the commands beside it.
 
 usage: life_test.py DAYBOOK SLOW_DISK [TEST...]"""
 import functools
+import http.client
 import json
 import re
 import resource
 import selectors
 import signal
 import sys
+import threading
 import time
 
 import daybook_process as dp
@@ -89,7 +91,8 @@ def test_an_append_in_flight_holds_no_thread():
                 assert dp.read_status(key.fileobj) == 201
                 left -= 1
         assert threads <= 8, f"{threads} threads"
-        dp.promise("at most 8 threads with 1000 appends in flight", f"{threads} threads with {count}")
+        dp.promise("at most 8 threads with 1000 appends in flight",
+                   f"{threads} threads with {count} (their fdatasync held back)")
         d.drained()
         assert d.stop()[0] == 0
 
@@ -161,33 +164,79 @@ def test_locked_ledger():
         assert consumer["pending"] + consumer["in_flight"] == 50, consumer
         assert consumer["quarantined"] == 0 and consumer["oldest_unresolved_age_seconds"] > 0
         assert consumer["destinations"][0]["up"] is False and consumer["destinations"][0]["reason"]
+        labels = '{journal="main",consumer="billing"}'
+        measured = [d.metric("daybook_" + name + labels)
+                    for name in ("pending", "in_flight", "quarantined_events", "oldest_unresolved_age_seconds")]
+        assert measured[0] + measured[1] == 50 and measured[2] == 0 and measured[3] > 0, measured
         lock.release()
         until("it drains by itself", lambda: d.consumer()["drained"], 60)
         assert len(d.rows()) == 51
         assert d.metric('daybook_quarantined_events{journal="main",consumer="billing"}') == 0
-        dp.promise("a backlog of 50 seen, 0 quarantined, drained after the lock",
-                   f"{consumer['pending'] + consumer['in_flight']} seen, {consumer['quarantined']} "
-                   f"quarantined, {len(d.rows())} rows")
+        dp.promise("a backlog of 50 in stats and metrics, 0 quarantined, 51 rows after the lock",
+                   f"{consumer['pending'] + consumer['in_flight']} in stats, {measured[0] + measured[1]:.0f} in "
+                   f"metrics, {consumer['quarantined']} quarantined, {len(d.rows())} rows")
 
 
-def test_T1_stop_while_the_ledger_is_locked():
-    with daemon(shutdown={"deadline": "1s", "flush_timeout": "1s"}) as d:
+def send_until_refused(d, name, accepted):
+    """A producer that a stop surprises."""
+    count = 0
+    try:
+        while d.post(event(f"{name}-{count}", subject=name))[0] == 201:
+            accepted.append(f"{name}-{count}")
+            count += 1
+    except (OSError, http.client.HTTPException):
+        pass  # the daemon has gone
+
+
+def stop_while_locked(flush_s):
+    """Stops a daemon whose write waits for the lock, while producers send. Returns how long after the end
+    of flush_timeout the process ended, how many events were accepted, and what the log says of them."""
+    accepted = []
+    with daemon(shutdown={"deadline": "1s", "flush_timeout": f"{flush_s}s"}) as d:
         d.start()
-        assert d.post(event("first"))[0] == 201
+        assert d.post([event(f"first-{i}", subject=f"k{i}") for i in range(100)])[2]["accepted"] == 100
         d.drained()
         lock = d.lock_ledger()
-        for i in range(50):
-            assert d.post(event(f"e{i}", subject=f"k{i % 5}"))[0] == 201
+        assert d.post([event(f"left-{i}", subject=f"k{i % 5}") for i in range(50)])[2]["accepted"] == 50
+        until("a write waits for the lock", lambda: d.consumer()["in_flight"] > 0)
+        producers = [threading.Thread(target=send_until_refused, args=(d, f"p{i}", accepted))
+                     for i in range(4)]
+        for producer in producers:
+            producer.start()
+        until("they send", lambda: len(accepted) > 20)
         status, seconds = d.stop()
-        # No request is in flight, so the flush is all that takes time; T2: and at most 1 s more.
-        assert status == 0 and seconds < 2.5, (status, seconds)
-        assert drain_line(d.log()) == ("no", "1", drain_line(d.log())[2], "50", "0")
+        for producer in producers:
+            producer.join()
+        assert status == 0, d.log()
+        drained, delivered, failed, undelivered, quarantined = drain_line(d.log())
+        # Also those whose answer nobody heard.
+        stored = d.run("export", "--data", "data").stdout.count(b"\n")
+        assert stored >= 150 + len(accepted), (stored, len(accepted))
+        assert (drained, delivered, quarantined) == ("no", "100", "0"), d.log()
+        assert int(delivered) + int(undelivered) + int(quarantined) == stored, (stored, d.log())
+        # The write was not given up before its time.
+        assert seconds >= flush_s, seconds
         lock.release()
         d.start()
         d.drained()
-        assert len(d.rows()) == 51
-        dp.promise("exit 0 within flush_timeout (1 s) and 1 s, all 51 events accounted for",
-                   f"exit {status} after {seconds:.2f} s: 1 delivered, 50 undelivered; 51 rows in the end")
+        assert len(d.rows()) == stored
+        return seconds - flush_s, stored, f"{delivered} delivered, {undelivered} left, {quarantined} quarantined"
+
+
+def test_T1_stop_while_the_ledger_is_locked():
+    flush_s, cut_s = 1, 0.1
+    # What comes behind the cut counts here too, and so does a machine that has other things to do: a cut
+    # that is late by itself is late every time.
+    late = []
+    while not late or (late[-1] > cut_s and len(late) < 5):
+        seconds, stored, said = stop_while_locked(flush_s)
+        late.append(seconds)
+        assert seconds < 1, f"T2: {seconds:.2f} s behind flush_timeout"
+    assert min(late) <= cut_s, late
+    dp.promise(f"exit within flush_timeout ({flush_s} s) + 1 s, the write cut within 100 ms of it; all accepted are "
+               "accounted for",
+               f"exit 0 within {', '.join(f'{1000 * s:.0f}' for s in late)} ms behind it, the cut included; {stored} "
+               f"accepted: {said}")
 
 
 def test_A7_a_failed_journal_is_reopened():
