@@ -58,6 +58,21 @@ uint64_t bench_random(uint64_t *state)
     return z ^ (z >> 31);
 }
 
+double bench_proc_number(const char *path, const char *before)
+{
+    char text[1024];
+    FILE *file = fopen(path, "r");
+    size_t len = file != NULL ? fread(text, 1, sizeof text - 1, file) : 0;
+
+    text[len] = '\0';
+    const char *at = strstr(text, before);
+    if (file == NULL || at == NULL) {
+        bench_die("%s: cannot be read", path);
+    }
+    (void)fclose(file);
+    return strtod(at + strlen(before), NULL);
+}
+
 /* ---- rounds ------------------------------------------------------------------------------------ */
 
 void bench_alternate(const struct bench *bench, struct bench_side *sides, size_t count)

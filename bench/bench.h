@@ -48,6 +48,8 @@ double bench_now_s(void); /* monotonic */
 int64_t bench_now_us(void);
 /* A fast generator for choices that have to be unlike, not secret. */
 uint64_t bench_random(uint64_t *state);
+/* The number that follows `before` in a file of the kernel's. */
+double bench_proc_number(const char *path, const char *before);
 
 /* ---- rounds ------------------------------------------------------------------------------------ */
 

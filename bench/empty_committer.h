@@ -25,8 +25,8 @@ void empty_committer_close(struct empty_committer *empty);
 /* The bare disk: one block after the other, each written and synced. */
 struct bare_disk;
 struct bare_disk *bare_disk_open(const char *path);
-/* Returns blocks a second; of the shape of bench_side.run. */
-double bare_disk_run(void *disk, double seconds);
+/* Returns blocks a second. `user` is a bare disk: of the shape of bench_side.run. */
+double bare_disk_run(void *user, double seconds);
 void bare_disk_close(struct bare_disk *disk);
 
 #endif

@@ -128,7 +128,7 @@ static size_t whole_answer(const char *answer, int *ret_status)
     if (end == NULL || strncmp(answer, "HTTP/1.1 ", 9) != 0) {
         return 0;
     }
-    *ret_status = atoi(answer + 9);
+    *ret_status = (int)strtol(answer + 9, NULL, 10);
     for (const char *line = strstr(answer, "\r\n"); line != NULL && line < end;
          line = strstr(line + 2, "\r\n")) {
         if (strncasecmp(line + 2, name, sizeof name - 1) == 0) {
@@ -239,7 +239,7 @@ int load_get(uint16_t port, const char *path)
         ssize_t n = recv(fd, text, sizeof text - 1, 0);
         if (n > 9) {
             text[n] = '\0';
-            status = atoi(text + 9);
+            status = (int)strtol(text + 9, NULL, 10);
         }
     }
     (void)close(fd);

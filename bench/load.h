@@ -13,8 +13,8 @@ struct load;
 /* Connects to 127.0.0.1. `status` is what every answer has to say. Owned: release with load_close. */
 struct load *load_open(uint16_t port, unsigned connections, int status, uint64_t seed);
 /* Sends for so long, then waits for the last answers. Returns answers a second; ends the process at an
- * answer with another status. Of the shape of bench_side.run. */
-double load_run(void *load, double seconds);
+ * answer with another status. `user` is a load: of the shape of bench_side.run. */
+double load_run(void *user, double seconds);
 /* The q-th part (0 to 1) of all answers took no longer, in microseconds; to a part in sixteen. */
 double load_quantile_us(const struct load *load, double q);
 void load_close(struct load *load);

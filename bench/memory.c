@@ -20,13 +20,8 @@ enum { SMALL_BYTES = 330, FEW_KEYS = 10000, FIRST_EVENTS = 2048 };
 
 static double resident_bytes(void)
 {
-    FILE *file = fopen("/proc/self/statm", "r");
-    long pages = 0;
-    if (file == NULL || fscanf(file, "%*s %ld", &pages) != 1) {
-        bench_die("/proc/self/statm cannot be read");
-    }
-    (void)fclose(file);
-    return (double)pages * (double)sysconf(_SC_PAGESIZE);
+    /* "<size> <resident> ...", in pages */
+    return bench_proc_number("/proc/self/statm", " ") * (double)sysconf(_SC_PAGESIZE);
 }
 
 struct job {

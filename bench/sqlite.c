@@ -87,12 +87,12 @@ static void sql(struct plain *p, const char *text)
     }
 }
 
-static void add(char *text, const char *piece)
+static void add(char text[SQL_BYTES], const char *piece)
 {
-    if (strlen(text) + strlen(piece) >= SQL_BYTES) {
+    size_t len = strlen(text);
+    if (snprintf(text + len, SQL_BYTES - len, "%s", piece) >= (int)(SQL_BYTES - len)) {
         bench_die("a statement is too long");
     }
-    (void)strcat(text, piece);
 }
 
 /* The table and the statement of the destination, word for word (sinks/sqlite.c). */

@@ -29,13 +29,7 @@ struct opening {
 
 static double bytes_read(void)
 {
-    FILE *file = fopen("/proc/self/io", "r");
-    unsigned long long bytes = 0;
-    if (file == NULL || fscanf(file, "rchar: %llu", &bytes) != 1) {
-        bench_die("/proc/self/io cannot be read");
-    }
-    (void)fclose(file);
-    return (double)bytes;
+    return bench_proc_number("/proc/self/io", "rchar: ");
 }
 
 static struct opening open_once(const struct bench *bench)
