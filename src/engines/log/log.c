@@ -322,41 +322,42 @@ static enum daybook_code set_sizes(struct dbk_log *log, const struct daybook_log
     return DAYBOOK_OK;
 }
 
-/* Makes the directory and its parents, each durable in its own parent. */
+/* The directory that holds `part`, which is changed into it. */
+static const char *parent_of(char *part)
+{
+    char *slash = strrchr(part, '/');
+    if (slash == NULL) {
+        return ".";
+    }
+    slash[slash == part ? 1 : 0] = '\0';
+    return part;
+}
+
+/* Makes the directory and its parents, each durable in its own parent, and what is in the directory
+ * durable too. All of it each time: a process that was killed may have made names that only the cache
+ * knows, and what rests on them would go with the power. */
 static int make_directories(const struct dbk_os *os, const char *path)
 {
     char part[DBK_LOG_PATH_MAX];
     struct dbk_stat st;
     size_t len = strlen(path);
     for (size_t i = 1; i <= len; i++) {
-        if (i < len && path[i] != '/') {
+        if ((i < len && path[i] != '/') || path[i - 1] == '/') {
             continue;
         }
         memcpy(part, path, i);
         part[i] = '\0';
-        if (os->stat(os, part, &st) == 0) {
-            continue;
-        }
-        int rc = os->mkdir(os, part);
-        if (rc == -EEXIST) {
-            continue;
-        }
-        if (rc < 0) {
+        bool was_there = os->stat(os, part, &st) == 0;
+        int rc = was_there ? 0 : os->mkdir(os, part);
+        if (rc < 0 && rc != -EEXIST) {
             return rc;
         }
-        char *slash = strrchr(part, '/');
-        const char *parent = part;
-        if (slash == NULL) {
-            parent = ".";
-        } else {
-            slash[slash == part ? 1 : 0] = '\0';
-        }
-        rc = os->fsync_dir(os, parent);
-        if (rc < 0) {
+        rc = os->fsync_dir(os, parent_of(part));
+        if (rc < 0 && !(rc == -EACCES && was_there)) { /* one above ours may be closed to us */
             return rc;
         }
     }
-    return 0;
+    return os->fsync_dir(os, path);
 }
 
 static enum daybook_code lock_directory(struct dbk_log *log, struct daybook_error *err)
