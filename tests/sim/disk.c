@@ -702,6 +702,7 @@ static int sync_file(struct sim_disk *d, enum sim_call call, int file)
     if (rc == 0) {
         inode_sync(n);
     } else if (!d->dead && rc != -EINTR) {
+        d->syncs_failed += n->unsynced_count > 0 ? 1 : 0;
         unsynced_clear(n); /* clean by name, on the medium by nothing */
     }
     return (int)ended(d, rc);

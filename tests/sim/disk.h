@@ -93,6 +93,7 @@ struct sim_disk {
     uint64_t space_bytes;           /* of the whole disk; beyond it ENOSPC */
     uint64_t steps;                 /* so far */
     uint64_t crash_at;              /* this step and all after it fail; 0: none */
+    uint64_t syncs_failed;          /* that took unsynced data with them */
     bool dead;                      /* crash_at was reached */
     uint64_t calls[SIM_CALL_COUNT]; /* steps by kind */
     FILE *trace;                    /* NULL, or where each step is printed */

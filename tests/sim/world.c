@@ -437,7 +437,8 @@ void world_crash(struct world *w, const struct world_cut *cut)
     } else {
         sim_power_cut(w->disk, cut->profile, cut->seed);
     }
-    bool power = !cut->kill && cut->profile != SIM_KEEP_ALL;
+    /* A disk that failed to sync has lost what was only written, as power would have. */
+    bool power = (!cut->kill && cut->profile != SIM_KEEP_ALL) || w->disk->syncs_failed > 0;
     for (uint32_t i = 0; i < w->given_count; i++) {
         struct world_event *e = &w->given[i];
         e->token = 0;
