@@ -258,14 +258,11 @@ enum daybook_code dbk_log_failed(struct dbk_log *log, struct daybook_error *err)
 
 static bool sync_file(struct dbk_log *log, int file)
 {
-    int rc;
     if (dbk_fault(DBK_FAULT_NO_FDATASYNC)) {
         return true;
     }
     atomic_fetch_add_explicit(&log->syncs, 1, memory_order_relaxed);
-    do {
-        rc = log->os->fdatasync(log->os, file);
-    } while (rc == -EINTR);
+    int rc = dbk_sync_data(log->os, file);
     if (rc < 0 && dbk_fault(DBK_FAULT_RETRY_FAILED_SYNC)) {
         rc = log->os->fdatasync(log->os, file);
     }

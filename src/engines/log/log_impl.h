@@ -402,6 +402,8 @@ bool dbk_segment_forget(struct dbk_log *log, uint32_t segment_no);
 /* 0: none. *ret_second: the one after it. */
 uint32_t dbk_segment_lowest(struct dbk_log *log, uint32_t *ret_second);
 void dbk_segments_close(struct dbk_log *log);
+/* fdatasync, repeated where a signal came between (which reports no error and loses none). */
+int dbk_sync_data(const struct dbk_os *os, int file);
 int dbk_write_all(const struct dbk_os *os, int file, const void *data, size_t len, uint64_t offset);
 
 /* ---- housekeep.c ------------------------------------------------------------------------------- */

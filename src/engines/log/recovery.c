@@ -278,7 +278,7 @@ static void read_the_medium(const struct dbk_log *log, const struct dbk_scan *sc
         int file = log->os->open(log->os, path, DBK_OPEN_WRITE);
         if (file >= 0) {
             /* An old error may be reported here; what is read next is the truth anyway. */
-            (void)log->os->fdatasync(log->os, file);
+            (void)dbk_sync_data(log->os, file);
             log->os->drop_cache(log->os, file);
             (void)log->os->close(log->os, file);
         }
@@ -554,7 +554,7 @@ static enum daybook_code flush_last(struct dbk_log *log, const struct dbk_scan_e
     if (file < 0) {
         return os_failed(log, file, "cannot open the last segment for writing", err);
     }
-    int rc = dbk_fault(DBK_FAULT_NO_FDATASYNC) ? 0 : log->os->fdatasync(log->os, file);
+    int rc = dbk_fault(DBK_FAULT_NO_FDATASYNC) ? 0 : dbk_sync_data(log->os, file);
     (void)log->os->close(log->os, file);
     return rc < 0 ? os_failed(log, rc, "the last segment cannot be synced", err) : DAYBOOK_OK;
 }

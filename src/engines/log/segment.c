@@ -62,6 +62,15 @@ int dbk_write_all(const struct dbk_os *os, int file, const void *data, size_t le
     return 0;
 }
 
+int dbk_sync_data(const struct dbk_os *os, int file)
+{
+    int rc;
+    do {
+        rc = os->fdatasync(os, file);
+    } while (rc == -EINTR);
+    return rc;
+}
+
 static int zero_fill(const struct dbk_log *log, int file, uint32_t bytes)
 {
     static const uint8_t zeros[FILL_BYTES];
