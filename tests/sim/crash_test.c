@@ -725,7 +725,7 @@ static int run_faults(void)
         while (i < SWEEPS && !caught((enum dbk_fault)f, &sweeps[i], text, sizeof text)) {
             i++;
         }
-        printf("%-20s | %-50s | %s%s%s\n", dbk_fault_name((enum dbk_fault)f), promises[f],
+        printf("%-20s | %-50s | %s%s%.100s\n", dbk_fault_name((enum dbk_fault)f), promises[f],
                i < SWEEPS ? sweeps[i].name : "NOT CAUGHT", i < SWEEPS ? ": " : "", text);
         missed += i == SWEEPS ? 1 : 0;
     }

@@ -685,9 +685,12 @@ static int64_t sim_pread(const struct dbk_os *os, int file, void *buf, size_t le
     if (rc != 0) {
         return ended(d, rc);
     }
-    len -= left_out < len ? left_out : len;
     uint64_t rest = offset < n->cache.size ? n->cache.size - offset : 0;
     len = len < rest ? len : (size_t)rest;
+    /* Nothing would mean the end of the file: at least a byte is read. */
+    if (len > 0) {
+        len -= left_out < len ? left_out : len - 1;
+    }
     if (len > 0) {
         memcpy(buf, n->cache.bytes + offset, len);
     }

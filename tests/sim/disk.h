@@ -67,7 +67,7 @@ enum sim_profile {
 enum sim_trouble {
     SIM_FAIL_ONCE,   /* the call fails with `os_errno` and does nothing (a sync: see above) */
     SIM_FAIL_STICKY, /* so does every later one that matches */
-    SIM_SHORT_ONCE   /* a pwrite or pread does `short_bytes` less than it was asked for */
+    SIM_SHORT_ONCE /* a pwrite or pread does `short_bytes` less than it could (a pread at least 1) */
 };
 
 /* Trouble for the nth matching call, counted from the moment it is injected (1: the next one). */
