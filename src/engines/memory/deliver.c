@@ -429,7 +429,7 @@ enum daybook_code dbk_model_extend(struct dbk_model *m, const char *consumer,
     }
     if (lease_ms == 0) {
         mark->lease.given = false;
-    } else if (expires_at_us >= mark->lease.expires_at_us) {
+    } else if (expires_at_us > mark->lease.expires_at_us) {
         mark->lease.granted_at_us = now_us;
         mark->lease.expires_at_us = expires_at_us;
     }
