@@ -2,6 +2,8 @@
 /* `daybook stats`: the journal and every consumer, of a running daemon. */
 #include <inttypes.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 #include "cli/client.h"
@@ -113,33 +115,62 @@ static enum cli_status print_stats(const struct cli_client *client,
     return cli_finish_output();
 }
 
+static enum cli_status show_once(struct cli_client *client, bool json)
+{
+    struct cli_response response = {0};
+    struct daybook_error err = {0};
+    enum daybook_code code = cli_client_request(client, "/v1/stats", NULL, &response, &err);
+    enum cli_status status = code == DAYBOOK_OK
+                                 ? print_stats(client, &response, json)
+                                 : cli_error(cli_status_of(code), "stats: %s", err.message);
+    dbk_text_release(&response.body);
+    return status;
+}
+
+/* Every second until it fails or is interrupted; on a terminal in place. */
+static enum cli_status watch(struct cli_client *client, bool json)
+{
+    enum cli_status status = CLI_DONE;
+    bool terminal = isatty(STDOUT_FILENO) == 1;
+    while (status == CLI_DONE) {
+        if (terminal && !json) {
+            fputs("\033[H\033[J", stdout);
+        }
+        status = show_once(client, json);
+        struct timespec pause = {.tv_sec = 1};
+        (void)nanosleep(&pause, NULL);
+    }
+    return status;
+}
+
 static enum cli_status run(int argc, char **argv)
 {
     const char *url = NULL;
     bool json = false;
-    const struct cli_option options[] = {
-        {"--url", NULL, &url, NULL}, {"--json", NULL, NULL, &json}, {0}};
+    bool again = false;
+    const struct cli_option options[] = {{"--url", NULL, &url, NULL},
+                                         {"--json", NULL, NULL, &json},
+                                         {"--watch", NULL, NULL, &again},
+                                         {0}};
     enum cli_status status = cli_options(&cli_stats, argc, argv, options, NULL, 0);
     if (status != CLI_DONE) {
         return status;
     }
     struct cli_client *client = NULL;
-    struct cli_response response = {0};
     struct daybook_error err = {0};
     enum daybook_code code = cli_client_new(url, &client, &err);
-    if (code == DAYBOOK_OK) {
-        code = cli_client_request(client, "/v1/stats", NULL, &response, &err);
+    if (code != DAYBOOK_OK) {
+        return cli_error(cli_status_of(code), "stats: %s", err.message);
     }
-    status = code == DAYBOOK_OK ? print_stats(client, &response, json)
-                                : cli_error(cli_status_of(code), "stats: %s", err.message);
-    dbk_text_release(&response.body);
+    status = again ? watch(client, json) : show_once(client, json);
     cli_client_free(client);
     return status;
 }
 
 const struct cli_command cli_stats = {
-    "stats", "[--json] [--url URL]", "shows the journal and every consumer",
+    "stats", "[--json] [--watch] [--url URL]", "shows the journal and every consumer",
     "  --json     the answer of GET /v1/stats as it is\n"
+    "  --watch    every second, until interrupted\n"
     "  --url URL  the daemon; else DAYBOOK_URL, else http://127.0.0.1:8377\n\n"
     "  daybook stats\n"
     "  daybook stats --json | jq .consumers\n",

@@ -83,15 +83,24 @@ static void wait_for_news(struct life *life, int64_t timeout_ms)
 
 /* ---- start ----------------------------------------------------------------------------------- */
 
-static void print_place(const char *what, const char *path)
+static void print_place(const char *what, const char *path, const char *but)
 {
     char *whole = realpath(path, NULL);
-    printf("  %-12s %s\n", what, whole != NULL ? whole : path);
+    printf("  %-12s %s%s\n", what, whole != NULL ? whole : path, but);
     free(whole);
 }
 
+static void print_destinations(struct dbk_delivery_consumer *consumer)
+{
+    for (size_t k = 0; k < consumer->sink_count; k++) {
+        struct dbk_sink_status status = dbk_delivery_sink_status(&consumer->sinks[k]);
+        print_place(consumer->config->name, consumer->sinks[k].config->path,
+                    status.up ? "" : "   DOES NOT ANSWER: what is sent is kept; see the log");
+    }
+}
+
 /* For the person who started it: what listens where, and one line to paste. */
-static void print_welcome(const struct life *life)
+static void print_welcome(struct life *life)
 {
     const struct dbk_config *c = life->config;
     const char *url = dbk_http_url(life->http);
@@ -102,11 +111,9 @@ static void print_welcome(const struct life *life)
     if (c->listen_unix[0] != '\0') {
         printf("  %-12s %s\n", "listening", c->listen_unix);
     }
-    print_place("data", c->journal_path);
+    print_place("data", c->journal_path, "");
     for (size_t i = 0; i < c->consumer_count; i++) {
-        for (size_t k = 0; k < c->consumers[i].sink_count; k++) {
-            print_place(c->consumers[i].name, c->consumers[i].sinks[k].path);
-        }
+        print_destinations(&life->service.delivery->consumers[i]);
     }
     const char *socket_option = url[0] != '\0' ? "" : " --unix-socket ";
     printf("send an event (paste this line):\n"

@@ -7,10 +7,12 @@ usage: life_test.py DAYBOOK SLOW_DISK [TEST...]"""
 import functools
 import http.client
 import json
+import os
 import re
 import resource
 import selectors
 import signal
+import socket
 import sys
 import threading
 import time
@@ -45,6 +47,51 @@ def test_starts_and_stops():
         status, seconds = d.stop()
         assert status == 0 and seconds < 2, seconds
         assert drain_line(d.log()) == ("yes", "10", "0", "0", "0")
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def listens(d):
+    try:
+        return d.get("/healthz")[0] == 200
+    except OSError:
+        return False
+
+
+def test_starting():
+    """While the journal is being opened the daemon answers, and says so."""
+    with daemon(slow_disk=SLOW_DISK, listen={"address": f"127.0.0.1:{free_port()}"}) as d:
+        d.url = "http://" + d.config["listen"]["address"]
+        d.disk("slow 60000")
+        d.launch()
+        until("it listens", lambda: listens(d))
+        assert d.get("/readyz")[0::2] == (503, {**d.get("/readyz")[2], "code": "starting"})
+        status, _, body = d.post(event("a"))
+        assert (status, body["reason"]) == (503, "backend")
+        assert d.get("/v1/stats")[2]["journal"]["state"] == "starting"
+        assert d.get("/v1/events")[0] == 503 and d.get("/metrics")[0] == 200
+        d.disk("")
+        until("it is ready", lambda: d.get("/readyz")[0] == 200)
+        assert d.post(event("a"))[0] == 201
+        assert d.stop()[0] == 0
+
+
+def test_a_destination_that_is_not_there():
+    """What is sent is kept, and the person who started it is told."""
+    sinks = [{"kind": "sqlite", "name": "ledger", "path": "not-yet/usage.db"}]
+    with daemon(consumers=[{**SHORT_LEASE[0], "sinks": sinks}]) as d:
+        d.start()
+        assert "DOES NOT ANSWER" in d.out() and "not-yet" in d.log()
+        assert d.post(event("a"))[0] == 201
+        assert d.consumer()["destinations"][0]["up"] is False
+        os.mkdir(d.path("not-yet"))
+        d.drained()
+        assert d.rows(name="not-yet/usage.db") == [("a",)]
+        assert d.consumer()["destinations"][0]["up"] is True
 
 
 def test_kill_9_and_restart():
