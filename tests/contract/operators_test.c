@@ -39,6 +39,29 @@ static void test_O1_what_operators_do_is_in_the_trail(struct contract_world *wor
     assert_int_equal(ops[0].kind, DAYBOOK_OPERATION_RELEASE);
 }
 
+static void test_O1_the_trail_outlives_the_file_it_was_written_in(struct contract_world *world)
+{
+    static struct daybook_operation ops[2];
+    size_t count = 0;
+
+    need_lists(world);
+    enrol(world, "billing");
+    assert_code(DAYBOOK_OK, retire(world, "billing", DAYBOOK_FORCE_NO));
+    for (unsigned i = 0; i < 3; i++) {
+        world_reopen(world, CONTRACT_KILLED); /* a new file; what nothing is held in may go */
+        pass(world, HOUR_US);
+    }
+    world_reopen(world, CONTRACT_KILLED);
+    assert_code(DAYBOOK_OK,
+                daybook_journal_operations(world->journal, 0, ops, 2, &count, &world->err));
+    assert_int_equal(count, 1);
+    assert_int_equal(ops[0].kind, DAYBOOK_OPERATION_RETIRE);
+    assert_int_equal(ops[0].at_us, WORLD_START_US);
+    assert_string_equal(ops[0].consumer, "billing");
+    assert_string_equal(ops[0].who, "ada");
+    assert_string_equal(ops[0].why, "looked at it");
+}
+
 static void test_O1_an_operation_that_fails_leaves_no_trail(struct contract_world *world)
 {
     struct daybook_operation op;
@@ -236,6 +259,7 @@ static void test_O1_export_reads_every_retained_event_in_order(struct contract_w
 
 static struct contract_test tests[] = {
     TEST(test_O1_what_operators_do_is_in_the_trail),
+    TEST(test_O1_the_trail_outlives_the_file_it_was_written_in),
     TEST(test_O1_an_operation_that_fails_leaves_no_trail),
     TEST(test_O1_release_gives_a_fresh_budget),
     TEST(test_O1_several_released_events_come_in_order),

@@ -261,6 +261,9 @@ static enum daybook_code replay_group(void *user, const struct dbk_scan_segment 
         bool relocated =
             frame.type == DBK_FRAME_RELOCATE && dbk_relocate_frame_decode(&frame, &inner);
         code = replay_frame(replay, relocated ? &inner : &frame, relocated, err);
+        if (code == DAYBOOK_OK && relocated) {
+            dbk_places_note(&replay->log->places, &frame); /* where the copy stands */
+        }
     }
     return code;
 }
