@@ -86,6 +86,7 @@ static void prepare(const struct dbk_log *log, const struct cursor *cursor, size
             continue;
         }
         prepared[i].id_hash = dbk_log_id_hash(log, event->request_id);
+        dbk_state_prefetch_id(log->state, prepared[i].id_hash);
         prepared[i].key_hash = dbk_log_key_hash(log, event->name_space, event->subject);
         prepared[i].record_crc = dbk_crc32c(0, event->record.data, event->record.len);
     }

@@ -19,7 +19,10 @@
 #include "base/error.h"
 #include "base/fault.h"
 
-enum { GROUPS_READY = 256 };
+enum {
+    GROUPS_READY = 256,
+    PREFETCH_AHEAD = 8 /* events that a publication looks ahead */
+};
 
 /* ---- groups ------------------------------------------------------------------------------------ */
 
@@ -619,14 +622,27 @@ static void note_places(struct dbk_log *log, const struct dbk_stage *stage)
     }
 }
 
+/* Both locks are held for as long as the tables let the processor wait: it is told ahead. */
+static void prefetch(const struct dbk_log *log, const struct dbk_stage *stage, uint32_t i)
+{
+    if (i < stage->staged_count) {
+        dbk_state_prefetch_id(log->state, stage->staged[i].id_hash);
+        dbk_state_prefetch_key(log->state, stage->staged[i].key_hash);
+    }
+}
+
 /* Makes the events of a durable group visible and empties the stage. Returns its submissions. */
 static struct daybook_submission *publish(struct dbk_log *log, struct dbk_stage *stage,
                                           int64_t took_us)
 {
+    for (uint32_t i = 0; i < PREFETCH_AHEAD; i++) {
+        prefetch(log, stage, i);
+    }
     dbk_mutex_lock(&log->state_lock);
     dbk_mutex_lock(&log->stage_lock);
     for (uint32_t i = 0; i < stage->staged_count; i++) {
         const struct dbk_staged *staged = &stage->staged[i];
+        prefetch(log, stage, i + PREFETCH_AHEAD);
         uint64_t lsn = stage->first_lsn + staged->offset;
         struct dbk_event_meta meta = {
             .position = staged->position,

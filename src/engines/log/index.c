@@ -27,6 +27,16 @@ static uint64_t id_hash_of(const struct dbk_state *s, uint32_t ref)
     return s->slots[ref].id_hash;
 }
 
+void dbk_state_prefetch_id(const struct dbk_state *state, uint64_t id_hash)
+{
+    __builtin_prefetch(&state->id_buckets[dbk_bucket(id_hash, state->id_bucket_count)], 1);
+}
+
+void dbk_state_prefetch_key(const struct dbk_state *state, uint64_t key_hash)
+{
+    __builtin_prefetch(&state->key_buckets[dbk_bucket(key_hash, state->key_bucket_count)], 1);
+}
+
 void dbk_id_link(struct dbk_state *s, uint64_t id_hash, uint32_t ref)
 {
     uint32_t *bucket = &s->id_buckets[dbk_bucket(id_hash, s->id_bucket_count)];

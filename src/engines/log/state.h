@@ -67,6 +67,10 @@ struct dbk_id_match {
     struct dbk_place place; /* else */
     uint16_t row_version;   /* else */
 };
+/* Has the processor fetch where a look-up of this id, or of this key, begins: the tables are larger than
+ * its caches, and what was fetched before a lock is not waited for under it. Reads nothing. No lock. */
+void dbk_state_prefetch_id(const struct dbk_state *state, uint64_t id_hash);
+void dbk_state_prefetch_key(const struct dbk_state *state, uint64_t key_hash);
 /* [stage] The next entry with this hash at or after *cursor (start with 0; opaque). No: false. */
 bool dbk_state_id_find(const struct dbk_state *state, uint64_t id_hash, uint32_t *cursor,
                        struct dbk_id_match *ret);
