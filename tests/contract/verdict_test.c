@@ -4,6 +4,8 @@
  */
 #include "contract/contract.h"
 
+#include <stdio.h>
+
 static struct daybook_delivery stray_of(uint64_t position)
 {
     return (struct daybook_delivery){.position = position, .token = UINT64_C(1) << 62};
@@ -341,6 +343,39 @@ static void test_K4_reasons_and_the_destinations_own_words(struct contract_world
     assert_string_equal(ids(world), "e2");
 }
 
+static void test_K4_the_list_goes_on_page_by_page(struct contract_world *world)
+{
+    static struct daybook_quarantine_entry entries[64];
+    const enum daybook_quarantine_reason any = (enum daybook_quarantine_reason)0;
+    struct daybook_batch *batch = NULL;
+    char large[513];
+    uint64_t last = 0;
+    size_t listed = 0;
+
+    (void)snprintf(large, sizeof large, "{%*s}", (int)sizeof large - 3, "");
+    need_lists(world);
+    put_many(world, "e", 63, NULL);
+    assert_code(DAYBOOK_OK, append(world, "large", "k", large).code);
+    for (unsigned i = 0; i < 64; i++) {
+        struct daybook_delivery d = claim_one(world, "billing");
+
+        assert_code(DAYBOOK_OK, quarantine(world, "billing", &d));
+    }
+    assert_code(DAYBOOK_OK, daybook_batch_new(2, 1, 512, &batch, &world->err));
+    do {
+        assert_code(DAYBOOK_OK,
+                    daybook_journal_quarantine_list(world->journal, "billing", last, any, batch,
+                                                    entries, &last, &world->err));
+        for (size_t i = 0; i < batch->count; i++) {
+            assert_int_equal(entries[i].position, batch->deliveries[i].position);
+            assert_int_equal(entries[i].reason, DAYBOOK_REASON_REJECTED);
+        }
+        listed += batch->count;
+    } while (batch->count > 0 || batch->more);
+    assert_int_equal(listed, 64);
+    daybook_batch_free(batch);
+}
+
 static void test_K4_an_exhausted_event_has_its_reason(struct contract_world *world)
 {
     (void)put(world, "a", "k");
@@ -557,6 +592,7 @@ static struct contract_test tests[] = {
     TEST(test_K3_a_live_lease_outlasts_the_rewind),
     TEST(test_K3_after_release_a_late_acknowledgement_is_honoured),
     TEST(test_K4_reasons_and_the_destinations_own_words),
+    TEST(test_K4_the_list_goes_on_page_by_page),
     TEST(test_K4_an_exhausted_event_has_its_reason),
     TEST(test_K7_delivery_state_survives_the_process),
     TEST(test_R1_a_refund_gives_the_attempt_back_once),

@@ -7,6 +7,7 @@
 #include "engines/log/log_impl.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -288,7 +289,7 @@ static void read_quarantined(struct dbk_log *log, const struct dbk_stored *store
     if (check == DBK_ENTRY_BAD) {
         return;
     }
-    batch->bytes_used += dbk_round_up((size_t)len, 8);
+    batch->bytes_used += (size_t)len;
     delivery->event.request_id = entry.request_id;
     delivery->event.name_space = entry.name_space;
     delivery->event.subject = entry.subject;
@@ -314,7 +315,7 @@ enum daybook_code dbk_log_quarantine_list(struct daybook_journal *j, const char 
     batch->count = 0;
     batch->bytes_used = 0;
     batch->more = true;
-    while (batch->count < batch->events_max && batch->bytes_used < batch->bytes_max) {
+    while (batch->count < batch->events_max) {
         struct dbk_stored stored;
         struct dbk_frame frame;
         struct dbk_quarantine_frame quarantine;
@@ -343,10 +344,24 @@ enum daybook_code dbk_log_quarantine_list(struct daybook_journal *j, const char 
             batch->more = false;
             break;
         }
-        at = found ? stored.position : looked;
         if (!found) {
+            at = looked;
             continue;
         }
+        if (stored.place.len > dbk_batch_room(batch) - batch->bytes_used) {
+            dbk_segment_unpin(log, stored.place.segment_no);
+            if (evidence != NULL) {
+                dbk_segment_unpin(log, place.segment_no);
+            }
+            if (batch->count == 0) {
+                code = dbk_fail(err, DAYBOOK_BAD_ARGUMENT,
+                                "the event at position %" PRIu64
+                                " does not fit the batch: make it for max_event_bytes",
+                                stored.position);
+            }
+            break;
+        }
+        at = stored.position;
         struct daybook_quarantine_entry *entry = &ret_entries[batch->count];
         memset(entry, 0, sizeof(*entry));
         entry->position = stored.position;
