@@ -9,7 +9,6 @@ import signal
 import socket
 import sqlite3
 import subprocess
-import sys
 import tempfile
 import time
 
@@ -229,10 +228,9 @@ def promise(allowed, measured):
     print(f"# allowed: {allowed}\n# measured: {measured}", flush=True)
 
 
-def run_tests(names):
-    """Runs the test functions of a module, or those that the command line names behind its two paths, and
-    prints TAP; returns the exit status."""
-    wanted = sys.argv[3:]
+def run_tests(names, wanted):
+    """Runs the test functions of a module, or those that are wanted, and prints TAP; returns the exit
+    status."""
     tests = [test for name, test in sorted(names.items())
              if name.startswith("test_") and (not wanted or name in wanted)]
     print(f"1..{len(tests)}", flush=True)

@@ -261,4 +261,4 @@ def test_the_printed_line_works_when_pasted():
         assert d.stop(signal.SIGINT)[0] == 0
 
 
-sys.exit(dp.run_tests(globals()))
+sys.exit(dp.run_tests(globals(), sys.argv[3:]))

@@ -421,4 +421,4 @@ def test_bodies_too_large_for_the_daemon_are_halved():
         assert ids == [f"e{i}" for i in range(100) if i != 50]
 
 
-sys.exit(dp.run_tests(globals()))
+sys.exit(dp.run_tests(globals(), sys.argv[3:]))
