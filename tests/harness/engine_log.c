@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "engines/log/format.h"
 #include "engines/log/log.h"
 
 #define DIRECTORY "/journal"
@@ -105,6 +106,19 @@ static void tick_log(struct contract_world *world)
     }
 }
 
+static enum daybook_code append_newer_log(struct contract_world *world,
+                                          const struct daybook_event *event,
+                                          struct daybook_append_result *ret)
+{
+    enum daybook_code code;
+
+    dbk_log_set_row_version(world->journal, DBK_ROW_VERSION + 1);
+    code = daybook_journal_append(world->journal, event, world->now_us, DAYBOOK_NO_DEADLINE, ret,
+                                  &world->err);
+    dbk_log_set_row_version(world->journal, DBK_ROW_VERSION);
+    return code;
+}
+
 /* ---- a damaged medium --------------------------------------------------------------------------- */
 
 struct search {
@@ -157,6 +171,7 @@ const struct contract_engine contract_log = {.name = "log",
                                              .open_shared = open_log_shared,
                                              .clean_shared = clean_log_shared,
                                              .tick = tick_log,
+                                             .append_newer = append_newer_log,
                                              .spoil = spoil_log};
 
 /* No rot here: where a tail is full, a close cannot mark the end, and rot behind it is refused. */
@@ -166,4 +181,5 @@ const struct contract_engine contract_log_small = {.name = "log-small",
                                                    .reopen = reopen_log,
                                                    .open_shared = open_log_shared,
                                                    .clean_shared = clean_log_shared,
-                                                   .tick = tick_log};
+                                                   .tick = tick_log,
+                                                   .append_newer = append_newer_log};

@@ -163,7 +163,7 @@ static void stage_event(struct dbk_log *log, struct dbk_stage *stage,
         log->newest_accepted_at_us = now_us; /* E1: it never goes back */
     }
     struct dbk_entry entry = {
-        .row_version = DBK_ROW_VERSION,
+        .row_version = log->row_version,
         .observed_at_us = event->observed_at_us == DAYBOOK_TIME_UNSET ? log->newest_accepted_at_us
                                                                       : event->observed_at_us,
         .accepted_at_us = log->newest_accepted_at_us,
@@ -186,6 +186,7 @@ static void stage_event(struct dbk_log *log, struct dbk_stage *stage,
         .entry_bytes = dbk_entry_bytes(&entry),
         .payload_bytes = (uint32_t)(event->request_id.len + event->name_space.len +
                                     event->subject.len + event->record.len),
+        .row_version = log->row_version,
     };
     stage->events_len += dbk_event_frame_encode(out, position, &entry);
     stage->now_us = now_us;

@@ -652,7 +652,8 @@ static struct daybook_submission *publish(struct dbk_log *log, struct dbk_stage 
             .accepted_at_us = staged->accepted_at_us,
             .place = {dbk_lsn_segment(lsn), dbk_lsn_offset(lsn), staged->entry_bytes},
             .payload_bytes = staged->payload_bytes,
-            .row_version = DBK_ROW_VERSION,
+            .row_version = staged->row_version,
+            .newer = staged->row_version > DBK_ROW_VERSION,
         };
         dbk_state_publish(log->state, &meta, stage->number_base + i);
     }

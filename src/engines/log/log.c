@@ -461,6 +461,7 @@ static enum daybook_code open_log(const struct daybook_log_options *options,
     log->tail.first_unsynced_us = DAYBOOK_NO_DEADLINE;
     log->spare.file = -1;
     log->next_position = 1;
+    log->row_version = DBK_ROW_VERSION;
     log->newest_accepted_at_us = INT64_MIN;
     log->brake_base_us = DAYBOOK_TIME_UNSET;
     log->brake_since_mono_us = DAYBOOK_NO_DEADLINE;
@@ -560,6 +561,14 @@ static enum daybook_code log_close(struct daybook_journal *j, struct daybook_err
     }
     release(log);
     return code;
+}
+
+void dbk_log_set_row_version(struct daybook_journal *journal, uint16_t row_version)
+{
+    struct dbk_log *log = dbk_log_of(journal);
+    dbk_mutex_lock(&log->stage_lock);
+    log->row_version = row_version;
+    dbk_mutex_unlock(&log->stage_lock);
 }
 
 void dbk_log_abandon(struct daybook_journal *journal)

@@ -24,6 +24,9 @@ enum daybook_code dbk_log_verify(const char *path, const struct dbk_os *os,
  * what was written 100 ms ago, writes the idle NOTE, trims. Returns whether anything was done. */
 bool dbk_log_housekeep(struct daybook_journal *journal);
 
+/* Events appended from now on carry this row version, as those of a newer build would (C9). Tests only. */
+void dbk_log_set_row_version(struct daybook_journal *journal, uint16_t row_version);
+
 /* Drops the handle as a crash would: nothing is committed, synced or marked. Tests only. */
 void dbk_log_abandon(struct daybook_journal *journal);
 

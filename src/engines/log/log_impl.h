@@ -68,6 +68,7 @@ struct dbk_staged {
     uint32_t offset; /* of the entry in the event area */
     uint32_t entry_bytes;
     uint32_t payload_bytes;
+    uint16_t row_version;
 };
 
 /* One of the two stage buffers; the open one is filled under the stage lock, the frozen one belongs to
@@ -176,6 +177,7 @@ struct dbk_log {
     struct dbk_stage *frozen; /* in flight, NULL: none */
     bool busy;
     uint64_t next_position;
+    uint16_t row_version; /* of what is appended; tests play a newer build */
     int64_t newest_accepted_at_us;
     uint32_t staged_total;    /* staged and not published */
     uint32_t tail_room;       /* bytes of the tail segment that no sealed group has taken */
