@@ -397,6 +397,47 @@ static void test_P5_as_many_as_it_takes(struct contract_world *world)
     assert_int_equal(journal_figures(world).dropped, 4);
 }
 
+/* One seal of the log engine forgets what fits its FORGET frames, and gives up there (P4), or refuses for
+ * good (P5). To be taken out when it goes on in steps. */
+static void known_to_fail_on_a_log(const struct contract_world *world)
+{
+    if (world->engine->durable) {
+        print_message(
+            "# skipped: known to fail: one commit forgets no more than fits its frames\n");
+        skip();
+    }
+}
+
+static void test_P4_a_limit_lowered_by_far(struct contract_world *world)
+{
+    known_to_fail_on_a_log(world);
+    with_limit(world, 3000, DAYBOOK_POLICY_REFUSE);
+    put_many(world, "e", 3000, NULL);
+    assert_int_equal(deliver_all(world, "billing"), 3000);
+    world->capacity.events_max = 10;
+    world_reopen(world, CONTRACT_CLOSED);
+    assert_code(DAYBOOK_OK, try_append(world, "more"));
+    assert_int_equal(journal_figures(world).stored_events, 10);
+    assert_int_equal(journal_figures(world).reclaimed, 2991);
+    world_reopen(world, CONTRACT_KILLED);
+    assert_int_equal(journal_figures(world).reclaimed, 2991);
+}
+
+static void test_P5_a_limit_lowered_by_far(struct contract_world *world)
+{
+    known_to_fail_on_a_log(world);
+    with_limit(world, 3000, DAYBOOK_POLICY_DROP_OLDEST);
+    put_many(world, "e", 3000, NULL);
+    enrol(world, "billing");
+    world->capacity.events_max = 10;
+    world_reopen(world, CONTRACT_CLOSED);
+    assert_code(DAYBOOK_OK, try_append(world, "more"));
+    assert_int_equal(journal_figures(world).stored_events, 10);
+    assert_int_equal(journal_figures(world).dropped, 2991);
+    world_reopen(world, CONTRACT_KILLED);
+    assert_int_equal(journal_figures(world).dropped, 2991);
+}
+
 /* ---- P6 ------------------------------------------------------------------------------------------ */
 
 static void test_P6_a_quarantined_event_is_never_pruned(struct contract_world *world)
@@ -487,6 +528,8 @@ static struct contract_test tests[] = {
     TEST(test_P5_quarantining_a_dropped_event_ends_its_lease_too),
     TEST(test_P5_if_all_would_not_do_none_is_dropped),
     TEST(test_P5_as_many_as_it_takes),
+    TEST(test_P4_a_limit_lowered_by_far),
+    TEST(test_P5_a_limit_lowered_by_far),
     TEST(test_P6_a_quarantined_event_is_never_pruned),
     TEST(test_P6_quarantined_by_any_is_quarantined),
     TEST(test_P6_a_journal_full_of_them_refuses_under_both_policies),
