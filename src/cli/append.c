@@ -97,14 +97,28 @@ static void show_bar(struct append *a)
             (unsigned)(part * 100 / a->bytes_total), done);
 }
 
+/* What a file holds goes to a terminal: nothing in it may steer that. */
+static void print_plain(const char *text)
+{
+    for (; *text != '\0'; text++) {
+        bool control = (unsigned char)*text < 0x20 || *text == 0x7F;
+        (void)fputc(control ? '?' : *text, stderr);
+    }
+}
+
 static void tell_refusal(struct append *a, uint64_t number, const char *code, const char *message,
                          const char *request_id)
 {
     a->refused++;
     clear_bar(a);
-    fprintf(stderr, "line %" PRIu64 ": %s: %s%s%s%s\n", number, code, message,
-            request_id[0] != '\0' ? " (request_id " : "", request_id,
-            request_id[0] != '\0' ? ")" : "");
+    fprintf(stderr, "line %" PRIu64 ": %s: ", number, code);
+    print_plain(message);
+    if (request_id[0] != '\0') {
+        fputs(" (request_id ", stderr);
+        print_plain(request_id);
+        fputc(')', stderr);
+    }
+    fputc('\n', stderr);
 }
 
 /* ---- over HTTP ------------------------------------------------------------------------------- */

@@ -58,7 +58,7 @@ struct request {
     enum request_state state;
     enum dbk_body_kind kind;
     bool post;
-    bool begun; /* admission was open when it began */
+    enum dbk_begun begun;
     char *body;
     size_t body_len;
     size_t body_room;
@@ -407,7 +407,7 @@ static struct request *begin_request(struct dbk_http *http, struct MHD_Connectio
     request->http = http;
     request->connection = connection;
     request->route = ROUTE_NONE;
-    request->begun = dbk_service_admits(http->service);
+    request->begun = dbk_service_begun(http->service);
     atomic_fetch_add(&http->active, 1);
     const char *allow = NULL;
     for (size_t i = 0; i < sizeof routes / sizeof routes[0]; i++) {

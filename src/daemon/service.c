@@ -109,19 +109,20 @@ static void unlist(struct dbk_service *service, struct dbk_append *append)
     append->listed = false;
 }
 
-bool dbk_service_admits(struct dbk_service *service)
+enum dbk_begun dbk_service_begun(struct dbk_service *service)
 {
     dbk_mutex_lock(&service->lock);
-    bool admits = service->admission == DBK_ADMIT_ALL;
+    bool open = service->admission == DBK_ADMIT_ALL;
     dbk_mutex_unlock(&service->lock);
-    return admits;
+    return open ? DBK_BEGUN_BEFORE : DBK_BEGUN_AFTER;
 }
 
-enum daybook_code dbk_append_reserve(struct dbk_service *service, bool begun)
+enum daybook_code dbk_append_reserve(struct dbk_service *service, enum dbk_begun begun)
 {
     enum daybook_code code = DAYBOOK_OK;
     dbk_mutex_lock(&service->lock);
-    if (service->admission == DBK_ADMIT_NONE || (service->admission == DBK_ADMIT_BEGUN && !begun)) {
+    if (service->admission == DBK_ADMIT_NONE ||
+        (service->admission == DBK_ADMIT_BEGUN && begun == DBK_BEGUN_AFTER)) {
         code = DAYBOOK_DRAINING;
     } else if (service->readiness != DBK_READY) {
         code = DAYBOOK_BACKEND;

@@ -101,12 +101,15 @@ const char *dbk_service_readiness(struct dbk_service *service);
 
 /* ---- appends --------------------------------------------------------------------------------- */
 
-/* Whether a request that begins now will be admitted. */
-bool dbk_service_admits(struct dbk_service *service);
+/* When a request began, with regard to the end of admission. */
+enum dbk_begun { DBK_BEGUN_BEFORE, DBK_BEGUN_AFTER };
+
+/* For a request that begins now. */
+enum dbk_begun dbk_service_begun(struct dbk_service *service);
 
 /* Takes a place for one append: OK, then dbk_append_submit must follow; else DRAINING or BACKEND.
- * `begun`: what dbk_service_admits said when the request began. */
-enum daybook_code dbk_append_reserve(struct dbk_service *service, bool begun);
+ * `begun`: what dbk_service_begun said when the request began. */
+enum daybook_code dbk_append_reserve(struct dbk_service *service, enum dbk_begun begun);
 /* Hands the append to the engine; `wake` is called for its waiter exactly once, perhaps before this
  * returns. `append` belongs to the service until dbk_append_take. */
 void dbk_append_submit(struct dbk_service *service, struct dbk_append *append);
