@@ -302,6 +302,32 @@ static void publish(struct dbk_service *service, struct daybook_journal *journal
     dbk_mutex_unlock(&service->lock);
 }
 
+static void sleep_us(int64_t us)
+{
+    struct timespec t = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000};
+    (void)nanosleep(&t, NULL);
+}
+
+static unsigned count_under_lock(struct dbk_service *service, const unsigned *count)
+{
+    dbk_mutex_lock(&service->lock);
+    unsigned n = *count;
+    dbk_mutex_unlock(&service->lock);
+    return n;
+}
+
+/* Takes the journal out of everybody's reach and waits for those who still use it. */
+static void withdraw(struct dbk_service *service)
+{
+    dbk_mutex_lock(&service->lock);
+    service->journal = NULL;
+    service->queue = NULL;
+    dbk_mutex_unlock(&service->lock);
+    while (count_under_lock(service, &service->users) > 0) {
+        sleep_us(GIVE_BACK_POLL_US);
+    }
+}
+
 enum daybook_code dbk_service_open(struct dbk_service *service, struct daybook_error *err)
 {
     struct daybook_journal *journal = NULL;
@@ -324,7 +350,7 @@ enum daybook_code dbk_service_open(struct dbk_service *service, struct daybook_e
         }
     }
     if (code != DAYBOOK_OK) {
-        publish(service, NULL, NULL, service->readiness);
+        withdraw(service);
         daybook_append_queue_free(queue);
         (void)daybook_journal_close(journal, NULL);
         return code;
@@ -363,20 +389,6 @@ size_t dbk_service_close_workers(struct dbk_service *service, uint32_t budget_ms
     return dbk_delivery_stop(service->delivery, budget_ms, ret_reports);
 }
 
-static void sleep_us(int64_t us)
-{
-    struct timespec t = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000};
-    (void)nanosleep(&t, NULL);
-}
-
-static unsigned count_under_lock(struct dbk_service *service, const unsigned *count)
-{
-    dbk_mutex_lock(&service->lock);
-    unsigned n = *count;
-    dbk_mutex_unlock(&service->lock);
-    return n;
-}
-
 enum daybook_code dbk_service_close_journal(struct dbk_service *service, struct daybook_error *err)
 {
     dbk_mutex_lock(&service->lock);
@@ -396,13 +408,7 @@ enum daybook_code dbk_service_close_journal(struct dbk_service *service, struct 
     service->completion_stop = true;
     ring(service->completion_fd);
     dbk_thread_join(&service->completion);
-    dbk_mutex_lock(&service->lock);
-    service->journal = NULL;
-    service->queue = NULL;
-    dbk_mutex_unlock(&service->lock);
-    while (count_under_lock(service, &service->users) > 0) {
-        sleep_us(GIVE_BACK_POLL_US);
-    }
+    withdraw(service);
     daybook_append_queue_free(queue);
     return daybook_journal_close(journal, err);
 }

@@ -310,6 +310,46 @@ def test_A7_a_failed_journal_is_reopened():
         assert d.run("verify", "data").returncode == 0
 
 
+def write_until(d, ending, key, sent, wrong):
+    """One writer: the next event of its key after the answer to the last one, or after repeating it."""
+    while not ending.is_set() and not wrong:
+        request_id = f"{key}-{len(sent)}"
+        status = 503
+        while status == 503:
+            status = d.post(event(request_id, key))[0]
+        if status not in (200, 201):
+            wrong.append(f"{request_id}: {status}")
+        sent.append(request_id)
+
+
+def test_A7_failures_under_load():
+    """The disk fails again and again under writers: nothing answered is lost, doubled or out of order."""
+    failures = 4
+    with daemon(slow_disk=SLOW_DISK, consumers=SHORT_LEASE) as d:
+        d.start()
+        ending, wrong = threading.Event(), []
+        sent = {f"k{n}": [] for n in range(8)}
+        writers = [threading.Thread(target=write_until, args=(d, ending, key, sent[key], wrong))
+                   for key in sent]
+        for writer in writers:
+            writer.start()
+        for number in range(failures):
+            answered = sum(map(len, sent.values()))
+            until("writers go on", lambda: sum(map(len, sent.values())) > answered + 20)
+            d.disk("fail")
+            until("it fails", lambda: d.log().count("the journal failed") > number)
+            d.disk("")
+            until("it is reopened", lambda: d.get("/readyz")[0] == 200)
+        ending.set()
+        for writer in writers:
+            writer.join(60)
+        d.drained()
+        assert not wrong, wrong
+        for key, ids in sent.items():
+            assert [r[0] for r in d.rows(f"select request_id from usage where subject='{key}' order by rowid")] == ids
+        assert d.stop()[0] == 0 and d.run("verify", "data").returncode == 0
+
+
 def test_T5_stop_while_the_journal_cannot_be_opened():
     """Nothing is claimed that is not known, and the stop is no overrun."""
     with daemon(slow_disk=SLOW_DISK, shutdown={"deadline": "1s", "flush_timeout": "1s"}) as d:
