@@ -92,7 +92,7 @@ static const struct key keys[] = {
     {"journal.max_bytes", T_SIZE, C(max_bytes), 8 * 64 * 1024, 1024 * 1024 * GIB, "16GiB", NULL,
      "Bounds the real bytes of the journal's files."},
     {"journal.min_free_disk", T_SIZE, C(min_free_disk), 1, 1024 * 1024 * GIB, "256MiB", NULL,
-     "Appends are refused (503) while less than this is free on the disk; delivery goes on."},
+     "While less than this is free on the disk no further segment is prepared: what stands prepared is used up, then appends are refused (503). Delivery goes on."},
     {"journal.tail", T_CHOICE, C(tail), 0, 0, "refuse", tails,
      "What to do with an end of the log that a crash cannot explain. `refuse`: do not start and change nothing; `accept`: set it aside."},
     {"journal.max_event_bytes", T_SIZE, C(max_event_bytes), 256, 16 * MIB, "256KiB", NULL,
