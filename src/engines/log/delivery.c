@@ -542,6 +542,10 @@ enum daybook_code dbk_log_quarantine(struct daybook_journal *j, const char *cons
     }
     uint32_t id = dbk_state_consumer_id(log->state, consumer);
     struct dbk_decision decision = dbk_state_decide_quarantine(log->state, id, hand_out);
+    if (decision.effect && dbk_places_reserve(&log->places, log->state, 1) != DAYBOOK_OK) {
+        dbk_stage_unlock(log);
+        return dbk_fail(err, DAYBOOK_NO_MEMORY, "no memory to set an event aside");
+    }
     if (decision.effect && decision.code != DAYBOOK_OK) {
         /* The event was dropped; what ends is the lease that it left behind (P5). */
         struct dbk_settle_entry entry = {.position = hand_out.position, .token = hand_out.token};

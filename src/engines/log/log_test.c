@@ -518,6 +518,51 @@ static void test_A4_a_full_disk_refuses_appends_while_delivery_goes_on(void **st
     fixture_free(f);
 }
 
+static size_t operations(struct fixture *f, struct daybook_operation *ret)
+{
+    size_t count = 0;
+    assert_int_equal(daybook_journal_operations(f->journal, 0, ret, 1, &count, &f->err),
+                     DAYBOOK_OK);
+    return count;
+}
+
+static void test_O1_the_trail_outlives_its_segment(void **state)
+{
+    struct fixture *f = fixture_new();
+    struct daybook_claim claim = {.consumer = "billing", .events_max = 0, .lease_ms = 1000};
+    struct daybook_operator by = {.who = {"ann", 3}, .why = {"again", 5}};
+    struct daybook_operation *operation = calloc(1, sizeof(*operation));
+    struct daybook_batch *batch;
+    (void)state;
+    f->options.threads = DAYBOOK_LOG_INLINE;
+    assert_int_equal(daybook_batch_new(4, 4096, 8 * 1024, &batch, NULL), DAYBOOK_OK);
+    fixture_open(f);
+    assert_int_equal(
+        daybook_journal_claim(f->journal, &claim, NOW_US, DAYBOOK_NO_DEADLINE, batch, &f->err),
+        DAYBOOK_OK);
+    assert_int_equal(
+        daybook_journal_rewind(f->journal, "billing", &by, NOW_US, DAYBOOK_NO_DEADLINE, &f->err),
+        DAYBOOK_OK);
+    for (unsigned i = 0; i < 3; i++) {
+        struct daybook_journal_stats stats;
+        assert_int_equal(operations(f, operation), 1);
+        assert_string_equal(operation->who, "ann");
+        assert_string_equal(operation->why, "again");
+        assert_string_equal(operation->consumer, "billing");
+        assert_int_equal(operation->kind, DAYBOOK_OPERATION_REWIND);
+        dbk_log_abandon(f->journal);
+        fixture_open(f);
+        while (dbk_log_housekeep(f->journal)) {
+            /* Until it has trimmed what it can. */
+        }
+        assert_int_equal(daybook_journal_stats(f->journal, NOW_US, &stats, NULL), DAYBOOK_OK);
+        assert_int_equal(stats.segment_files, 2);
+    }
+    daybook_batch_free(batch);
+    free(operation);
+    fixture_free(f);
+}
+
 static void test_one_owner_a_directory(void **state)
 {
     struct fixture *f = fixture_new();
@@ -538,6 +583,7 @@ int main(void)
         cmocka_unit_test(test_the_append_path_allocates_nothing),
         cmocka_unit_test(test_A7_a_failed_sync_ends_the_handle_and_reading_goes_on),
         cmocka_unit_test(test_A4_a_full_disk_refuses_appends_while_delivery_goes_on),
+        cmocka_unit_test(test_O1_the_trail_outlives_its_segment),
         cmocka_unit_test(test_one_owner_a_directory),
     };
     return cmocka_run_group_tests_name("log", tests, NULL, NULL);

@@ -687,6 +687,7 @@ static enum daybook_code make_state(struct dbk_log *log, const struct dbk_scan *
         .events_max = log->head.capacity.events_max,
         .stored_max = log->head.capacity.events_max,
         .staged_max = 2 * DBK_STAGED_MAX,
+        .orphans_max = dbk_orphans_cap(log),
         .retain_us = log->head.capacity.retain_acknowledged_us,
         .attempts_max = log->head.capacity.delivery_attempts_max,
         .policy = log->head.capacity.policy,
