@@ -31,6 +31,17 @@ static void expect_refusal(const char *yaml, const char *where, const char *part
     assert_null(strchr(err.message, '\n'));
 }
 
+/* The path of a file of the tree; skips the test where the tree is not known. */
+static void find_in_tree(const char *name, char *path, size_t room)
+{
+    const char *root = getenv("DAYBOOK_SOURCE_ROOT");
+    if (root == NULL) {
+        print_message("DAYBOOK_SOURCE_ROOT is not set: run it by meson test\n");
+        skip();
+    }
+    (void)snprintf(path, room, "%s/%s", root, name);
+}
+
 static void test_defaults_are_the_promised_ones(void **state)
 {
     (void)state;
@@ -216,13 +227,8 @@ static void test_a_file_that_is_missing(void **state)
 static void test_the_example(void **state)
 {
     (void)state;
-    const char *root = getenv("DAYBOOK_SOURCE_ROOT");
-    if (root == NULL) {
-        print_message("DAYBOOK_SOURCE_ROOT is not set: run it by meson test\n");
-        skip();
-    }
     char path[1024];
-    (void)snprintf(path, sizeof path, "%s/examples/daybook.yaml", root);
+    find_in_tree("examples/daybook.yaml", path, sizeof path);
     struct dbk_config *c = NULL;
     struct dbk_config *defaults = NULL;
     struct daybook_error err = {0};
@@ -262,13 +268,8 @@ static void test_units(void **state)
 static void test_documentation_is_the_table(void **state)
 {
     (void)state;
-    const char *root = getenv("DAYBOOK_SOURCE_ROOT");
-    if (root == NULL) {
-        print_message("DAYBOOK_SOURCE_ROOT is not set: run it by meson test\n");
-        skip();
-    }
     char path[1024];
-    (void)snprintf(path, sizeof path, "%s/docs/configuration.md", root);
+    find_in_tree("docs/configuration.md", path, sizeof path);
     FILE *file = fopen(path, "re");
     if (file == NULL) {
         fail_msg("%s is missing: daybook help --configuration > docs/configuration.md", path);
