@@ -19,7 +19,13 @@
 
 #include "load.h"
 
-enum { CONNECTIONS = 64, ACCEPTED = 201, READY_TRIES = 1000, LINE_BYTES = 512 };
+enum {
+    CONNECTIONS = 64,
+    ACCEPTED = 201,
+    READY_TRIES = 1000,
+    LINE_BYTES = 512,
+    METRICS_BYTES = 262144
+};
 
 /* A server: what it writes to its standard output comes back through a pipe. */
 struct server {
@@ -130,7 +136,8 @@ static struct server daemon_start(const struct bench *bench)
     write_configuration(bench, config);
     struct server server = server_start(bench, "daybook", "daybook.log", argv);
     read_port(&server, "daybook", "http://127.0.0.1:");
-    for (int i = 0; load_get(server.port, "/readyz") != 200; i++) {
+    char answer[LINE_BYTES];
+    for (int i = 0; load_get(server.port, "/readyz", answer, sizeof answer) != 200; i++) {
         struct timespec look = {.tv_nsec = 10000000};
         if (i == READY_TRIES) {
             bench_die("the daemon does not become ready");
@@ -138,6 +145,24 @@ static struct server daemon_start(const struct bench *bench)
         (void)nanosleep(&look, NULL);
     }
     return server;
+}
+
+/* Events of a commit group over the daemon's life, as its metrics say. */
+static double events_per_group(uint16_t port)
+{
+    static const char sum[] = "daybook_commit_batch_events_sum{journal=\"main\"} ";
+    static const char count[] = "daybook_commit_batch_events_count{journal=\"main\"} ";
+    static char answer[METRICS_BYTES];
+
+    if (load_get(port, "/metrics", answer, sizeof answer) != 200) {
+        bench_die("the daemon has no metrics");
+    }
+    const char *events = strstr(answer, sum);
+    const char *groups = strstr(answer, count);
+    if (events == NULL || groups == NULL) {
+        bench_die("the metrics do not count the events of a commit");
+    }
+    return strtod(events + sizeof sum - 1, NULL) / strtod(groups + sizeof count - 1, NULL);
 }
 
 void bench_http(struct bench *bench)
@@ -161,6 +186,8 @@ void bench_http(struct bench *bench)
         double bound = load_quantile_us(to_echo, quantiles[i].q);
         bench_figure(bench, quantiles[i].name, took, "us", bound, took / bound);
     }
+    bench_figure(bench, "64 connections, events a sync", events_per_group(daybook.port), "events",
+                 CONNECTIONS, events_per_group(daybook.port) / CONNECTIONS);
     load_close(to_echo);
     load_close(to_daybook);
     server_stop(&echo);

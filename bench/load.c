@@ -224,24 +224,26 @@ void load_close(struct load *load)
     free(load);
 }
 
-int load_get(uint16_t port, const char *path)
+int load_get(uint16_t port, const char *path, char *ret_answer, size_t room)
 {
-    char text[ANSWER_BYTES];
+    char request[256];
+    size_t len = 0;
+    ssize_t n = 0;
     int fd = connect_to(port);
-    int status = -1;
 
+    ret_answer[0] = '\0';
     if (fd < 0) {
         return -1;
     }
-    int len = snprintf(text, sizeof text,
-                       "GET %s HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n", path);
-    if (len > 0 && send(fd, text, (size_t)len, MSG_NOSIGNAL) == len) {
-        ssize_t n = recv(fd, text, sizeof text - 1, 0);
-        if (n > 9) {
-            text[n] = '\0';
-            status = (int)strtol(text + 9, NULL, 10);
+    int request_len =
+        snprintf(request, sizeof request,
+                 "GET %s HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n", path);
+    if (send(fd, request, (size_t)request_len, MSG_NOSIGNAL) == request_len) {
+        while (len < room - 1 && (n = recv(fd, ret_answer + len, room - 1 - len, 0)) > 0) {
+            len += (size_t)n;
         }
     }
+    ret_answer[len] = '\0';
     (void)close(fd);
-    return status;
+    return len > 9 ? (int)strtol(ret_answer + 9, NULL, 10) : -1;
 }

@@ -6,6 +6,7 @@
 #ifndef DBK_BENCH_LOAD_H
 #define DBK_BENCH_LOAD_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 struct load;
@@ -19,7 +20,8 @@ double load_run(void *user, double seconds);
 double load_quantile_us(const struct load *load, double q);
 void load_close(struct load *load);
 
-/* One GET on a connection of its own. Returns the status, or -1 when nobody answers. */
-int load_get(uint16_t port, const char *path);
+/* One GET on a connection of its own, of at most `room` - 1 bytes with its head; NUL-terminated. Returns
+ * the status, or -1 when nobody answers. */
+int load_get(uint16_t port, const char *path, char *ret_answer, size_t room);
 
 #endif
