@@ -670,7 +670,13 @@ static void do_rot(struct pair *p, const struct op *op)
                daybook_journal_read(p->oracle->journal, 0, DAYBOOK_WHERE_ALL, p->oracle->batch,
                                     &last, NULL, NULL) == DAYBOOK_OK &&
                p->oracle->batch->count > 0) {
-        position = p->oracle->batch->deliveries[op->a % p->oracle->batch->count].position;
+        const struct daybook_delivery *chosen =
+            &p->oracle->batch->deliveries[op->a % p->oracle->batch->count];
+
+        if (chosen->row_version > 1) {
+            return; /* a newer row stays one, whatever its bytes are; the oracle knows one flaw a row */
+        }
+        position = chosen->position;
         contract_memory.spoil(p->oracle, position);
         engine->spoil(p->subject, position);
         p->rotten = true;
