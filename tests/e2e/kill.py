@@ -112,15 +112,16 @@ class Worst:
     """The slowest start, and how much was stored at most."""
 
     def __init__(self):
-        self.seconds, self.waited, self.stored_then, self.stored = 0, 0, 0, 0
+        self.seconds, self.stored_then, self.stored, self.by_the_clock = 0, 0, 0, 0
 
     def take(self, daemon, started):
         seconds, waited = started
         stored = daemon.stats()["journal"]["stored_events"]
         assert stored <= STORED_MAX
         self.stored = max(self.stored, stored)
+        self.by_the_clock = max(self.by_the_clock, seconds + waited)
         if seconds > self.seconds:
-            self.seconds, self.waited, self.stored_then = seconds, waited, stored
+            self.seconds, self.stored_then = seconds, stored
 
 
 def kill(daemon):
@@ -186,8 +187,8 @@ def test_kills_under_load():
                    f"{options.ready} s, waits for a processor apart, at most {STORED_MAX} stored; {files_before} "
                    "segment files in the end",
                    f"{accepted} accepted and {present} already present are {rows} rows, in order; {refused} refused, "
-                   f"none there; {repeats} repeats; slowest start {worst.seconds:.2f} s (and {worst.waited:.2f} s "
-                   f"while others had the processors) at {worst.stored_then} stored (most {worst.stored}); "
+                   f"none there; {repeats} repeats; slowest start {worst.seconds:.2f} s at {worst.stored_then} "
+                   f"stored (most {worst.stored}), by the clock, with such waits, {worst.by_the_clock:.2f} s; "
                    f"{files_most} segment files at most, {files_after} in the end")
         assert worst.seconds <= options.ready, "a start took too long"
 
