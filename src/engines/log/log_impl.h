@@ -411,6 +411,9 @@ int dbk_write_all(const struct dbk_os *os, int file, const void *data, size_t le
 /* ---- housekeep.c ------------------------------------------------------------------------------- */
 
 bool dbk_prepare_spare(struct dbk_log *log);
+/* Between two pieces of a segment that is being filled: what is due is done, and the disk is left to the
+ * commits for a moment unless the segment is needed soon. False: the journal is closing. */
+bool dbk_fill_pause(struct dbk_log *log);
 void *dbk_housekeeper_run(void *arg);
 
 /* ---- recovery.c -------------------------------------------------------------------------------- */

@@ -18,7 +18,7 @@
 #include "base/assert.h"
 #include "base/fault.h"
 
-enum { FILL_BYTES = 256 * 1024 };
+enum { FILL_BYTES = 256 * 1024, FILL_SYNC_EVERY = 16 };
 
 void dbk_segment_path(const struct dbk_log *log, uint32_t segment_no, const char *suffix, char *ret)
 {
@@ -71,7 +71,7 @@ int dbk_sync_data(const struct dbk_os *os, int file)
     return rc;
 }
 
-static int zero_fill(const struct dbk_log *log, int file, uint32_t bytes)
+static int zero_fill(struct dbk_log *log, int file, uint32_t bytes)
 {
     static const uint8_t zeros[FILL_BYTES];
     int rc = log->os->fallocate(log->os, file, bytes);
@@ -85,6 +85,17 @@ static int zero_fill(const struct dbk_log *log, int file, uint32_t bytes)
         rc = dbk_write_all(log->os, file, zeros, n, at);
         if (rc < 0) {
             return rc;
+        }
+        if (!dbk_fill_pause(log)) {
+            return -ECANCELED;
+        }
+        /* Little by little, so that no commit has to wait behind all of it. */
+        if (log->housekeeper_started &&
+            (at / FILL_BYTES) % FILL_SYNC_EVERY == FILL_SYNC_EVERY - 1) {
+            rc = dbk_sync_data(log->os, file);
+            if (rc < 0) {
+                return rc;
+            }
         }
     }
     return 0;
