@@ -13,9 +13,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { ROUNDS_FULL = 9, ROUNDS_QUICK = 1, FILES_OPEN = 16, EXIT_MISSED = 1, EXIT_NOT_MEASURED = 2 };
+enum {
+    ROUNDS_FULL = 15,
+    ROUNDS_QUICK = 1,
+    FILES_OPEN = 16,
+    EXIT_MISSED = 1,
+    EXIT_NOT_MEASURED = 2
+};
 
-static const double round_full_s = 0.4;
+static const double round_full_s = 0.3;
 static const double round_quick_s = 0.05;
 
 static const struct suite {
@@ -39,8 +45,8 @@ static void usage(void)
                "  --quick       a few seconds in all: do the programs run and print?\n"
                "  --marks       print what is allowed and measured; exit 1 where a mark is missed\n"
                "  --json        one object a line: suite, name, value, unit, bound, ratio\n"
-               "  --rounds N    rounds of each side (9)\n"
-               "  --seconds S   length of a round (0.4)\n"
+               "  --rounds N    rounds of each side (15)\n"
+               "  --seconds S   length of a round (0.3)\n"
                "  --dir DIR     measure the disk that holds DIR (build/bench/data)\n"
                "Suites:");
     for (size_t i = 0; i < SUITE_COUNT; i++) {
