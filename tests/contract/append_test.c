@@ -139,10 +139,6 @@ static void test_A4_a_full_disk_refuses_appends_while_delivery_goes_on(struct co
     unsigned accepted = 0;
     char id[32];
 
-    if (!world->engine->durable) {
-        print_message("# skipped: the engine %s has no disk\n", world->engine->name);
-        skip();
-    }
     capacity.events_max = many;
     world_restart_empty(world, &capacity);
     enrol(world, "billing");
@@ -260,10 +256,6 @@ static void test_A7_after_a_failed_sync_nothing_goes_on_but_reading(struct contr
 {
     struct daybook_claim c = claim_of("billing", 1);
 
-    if (!world->engine->durable) {
-        print_message("# skipped: the engine %s has no disk\n", world->engine->name);
-        skip();
-    }
     (void)put(world, "a", "k1");
     sim_inject(world->disk,
                (struct sim_injection){
@@ -291,12 +283,12 @@ static struct contract_test tests[] = {
     TEST(test_A3_repeats_are_decided_first_at_a_full_journal),
     TEST(test_A3_repeats_are_decided_first_past_the_window),
     TEST(test_A4_full_names_the_limit),
-    TEST(test_A4_a_full_disk_refuses_appends_while_delivery_goes_on),
+    TEST_ON_DISK(test_A4_a_full_disk_refuses_appends_while_delivery_goes_on),
     TEST(test_A5_appending_again_resolves_an_unknown_outcome),
     TEST(test_A6_a_bad_event_does_not_spoil_its_neighbours),
     TEST(test_A6_one_id_twice_in_a_batch),
     TEST(test_A6_a_batch_meets_the_limit),
     TEST(test_A6_a_submission_is_answered_through_its_queue),
-    TEST(test_A7_after_a_failed_sync_nothing_goes_on_but_reading),
+    TEST_ON_DISK(test_A7_after_a_failed_sync_nothing_goes_on_but_reading),
 };
 const struct contract_tests contract_append_tests = TESTS_OF(tests);

@@ -10,9 +10,13 @@
 
 #include "harness/world.h"
 
+/* What an engine has to have for a test to say anything about it. */
+enum contract_needs { NEEDS_NOTHING, NEEDS_A_DISK };
+
 struct contract_test {
     const char *name;
     void (*run)(struct contract_world *world);
+    enum contract_needs needs;
 };
 struct contract_tests {
     struct contract_test *tests; /* not const: cmocka carries it as a void pointer */
@@ -21,7 +25,11 @@ struct contract_tests {
 
 #define TEST(name)                                                                                 \
     {                                                                                              \
-#name, name                                                                                \
+#name, name, NEEDS_NOTHING                                                                 \
+    }
+#define TEST_ON_DISK(name)                                                                         \
+    {                                                                                              \
+#name, name, NEEDS_A_DISK                                                                  \
     }
 #define TESTS_OF(array)                                                                            \
     {                                                                                              \

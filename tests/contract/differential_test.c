@@ -122,7 +122,8 @@ static bool equal_codes(struct pair *p, const char *what, enum daybook_code orac
 static bool equal_bytes(struct pair *p, const char *what, struct daybook_bytes oracle,
                         struct daybook_bytes subject)
 {
-    if (oracle.len == subject.len && memcmp(oracle.data, subject.data, oracle.len) == 0) {
+    if (oracle.len == subject.len &&
+        (oracle.len == 0 || memcmp(oracle.data, subject.data, oracle.len) == 0)) {
         return true;
     }
     if (p->why[0] == '\0') {
