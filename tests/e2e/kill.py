@@ -160,6 +160,7 @@ def test_kills_under_load():
     with Daemon(options.daybook, listen={"address": f"127.0.0.1:{port}"}, **CONFIG) as daemon:
         worst = Worst()
         worst.take(daemon, start(daemon, port))
+        until("the next segment is prepared", lambda: segment_files(daemon) > 1)
         files_before = segment_files(daemon)
         files_most = files_before
         with subprocess.Popen([options.writers, str(port), str(WRITERS), str(KEYS_EACH), daemon.path("answered")],
