@@ -452,6 +452,29 @@ static void test_C7_what_cannot_be_decoded_is_quarantined_as_malformed(struct co
     assert_int_equal(journal_figures(world).undeliverable_events, 1);
 }
 
+static void test_C7_what_a_malformed_one_gives_back_is_made_up_for(struct contract_world *world)
+{
+    struct daybook_claim claim = claim_of("billing", 4);
+    char id[32];
+    uint64_t bad = put(world, "bad", "k1");
+
+    for (unsigned i = 0; i < 3; i++) { /* behind it in its key, read in the same go */
+        (void)snprintf(id, sizeof id, "r%u", i);
+        (void)put(world, id, "k1");
+    }
+    for (unsigned i = 0; i < 5; i++) {
+        (void)snprintf(id, sizeof id, "e%u", i);
+        (void)put(world, id, id);
+    }
+    spoil(world, bad);
+    claim.key_run = 4;
+    assert_int_equal(claim_with(world, &claim), 4);
+    assert_string_equal(ids(world), "e0 e1 e2 e3");
+    assert_int_equal(figures(world, "billing").quarantined, 1);
+    assert_int_equal(claim_with(world, &claim), 4);
+    assert_string_equal(ids(world), "r0 r1 r2 e4");
+}
+
 static void test_C9_a_newer_row_makes_only_its_key_wait(struct contract_world *world)
 {
     char id[32];
@@ -569,6 +592,7 @@ static struct contract_test tests[] = {
     TEST(test_C6_crashes_condemn_no_healthy_event),
     TEST(test_C6_refunded_hand_outs_do_not_count),
     TEST(test_C7_what_cannot_be_decoded_is_quarantined_as_malformed),
+    TEST(test_C7_what_a_malformed_one_gives_back_is_made_up_for),
     TEST(test_C9_a_newer_row_makes_only_its_key_wait),
     TEST(test_C9_an_append_that_meets_a_newer_row_learns_nothing),
     TEST(test_C8_two_claimants_never_hold_one_key),

@@ -297,7 +297,8 @@ static void stage_step(struct dbk_log *log, struct cursor *cursor,
         /* More is stored than a lowered limit allows, and not all of it can be given up: what can is,
          * and that stays so (P4). */
         dbk_make_room_refused(log, cursor->now_us);
-        for (size_t i = cursor->first_staged; i < cursor->next; i++) {
+        /* The results of a submission may be somebody else's by now: it was attached above. */
+        for (size_t i = cursor->first_staged; submission == NULL && i < cursor->next; i++) {
             if (cursor->results[i].code == DAYBOOK_AT_CAPACITY) {
                 cursor->results[i].retained = atomic_load(&dbk_state_room(log->state)->stored);
             }
@@ -305,7 +306,7 @@ static void stage_step(struct dbk_log *log, struct cursor *cursor,
     }
 }
 
-/* The group of the staged events has ended. */
+/* The group of the staged events has ended; `cut_from` and `retained` count with OK. */
 static void finalize(struct cursor *cursor, enum daybook_code code, uint64_t cut_from,
                      uint64_t retained)
 {
@@ -385,7 +386,9 @@ enum daybook_code dbk_log_append_batch(struct daybook_journal *j,
         if (step.group != NULL) {
             atomic_fetch_add(&step.group->refs, 1);
             code = dbk_commit_wait(log, step.group, DBK_WAIT_SYNCED, deadline_us);
-            finalize(&cursor, code, step.group->cut_from, step.group->retained);
+            bool ended = code == DAYBOOK_OK; /* else its seal may still be writing there */
+            finalize(&cursor, code, ended ? step.group->cut_from : 0,
+                     ended ? step.group->retained : 0);
             dbk_group_unref(log, step.group);
         } else if (step.stop == STOP_STORED) {
             compare_stored(log, &cursor, &step.stored);

@@ -324,7 +324,8 @@ static bool tail_write(struct dbk_log *log, uint8_t *group, size_t frames_len, u
 bool dbk_tail_write_mark(struct dbk_log *log, uint16_t flags)
 {
     dbk_mutex_lock(&log->stage_lock);
-    bool room = log->tail_room >= DBK_BLOCK_BYTES;
+    /* What was staged meanwhile counts on the room that it saw, and its group says what the mark would. */
+    bool room = log->tail_room >= DBK_BLOCK_BYTES && stage_is_empty(log->open_stage);
     if (room) {
         log->tail_room -= DBK_BLOCK_BYTES;
     }

@@ -31,6 +31,8 @@ void dbk_stage_unlock(struct dbk_log *log)
 enum daybook_code dbk_stage_lock_with_room(struct dbk_log *log, size_t bytes, int64_t deadline_us,
                                            struct daybook_error *err)
 {
+    /* More would never fit, and the wait for it never end. */
+    dbk_assert(bytes <= log->delivery_area - log->delivery_area / 4);
     for (;;) {
         dbk_mutex_lock(&log->state_lock);
         dbk_mutex_lock(&log->stage_lock);
@@ -224,6 +226,27 @@ static enum payload read_delivery(struct dbk_log *log, uint64_t position, struct
     return PAYLOAD_OK;
 }
 
+/* Closes the gaps that given back deliveries leave in the batch: those that are picked next need their
+ * places. Every pick that was not dropped stands in it, in order. */
+static void close_gaps(struct daybook_batch *batch, const struct dbk_walk *walk)
+{
+    size_t kept = 0;
+    size_t at = 0;
+    for (uint32_t i = 0; i < walk->pick_count; i++) {
+        if (walk->picks[i].dropped) {
+            continue;
+        }
+        while (batch->deliveries[at].position != walk->picks[i].position) {
+            at++;
+        }
+        batch->deliveries[kept++] = batch->deliveries[at++];
+    }
+    batch->count = kept;
+    if (kept == 0) {
+        batch->bytes_used = 0;
+    }
+}
+
 /* Picks, reads what was picked, drops what cannot be delivered, and picks on while room came free.
  * State is held at entry and exit, not while reading. False: not even the first fits the batch. */
 static bool pick_and_read(struct dbk_log *log, struct dbk_walk *walk, int64_t now_us,
@@ -266,10 +289,14 @@ static bool pick_and_read(struct dbk_log *log, struct dbk_walk *walk, int64_t no
                           now_us + (found[i - first] == PAYLOAD_UNREADABLE ? READ_RETRY_US : 0));
         }
         first = end;
+        bool had_room = batch->count > 0 || walk->condemned_count > 0;
+        if (dropped) {
+            close_gaps(batch, walk);
+        }
         if (full) {
             /* What was given back behind a malformed event left its bytes in the batch. */
             walk->more = true;
-            return batch->count > 0;
+            return had_room;
         }
         if (!dropped) {
             break;
@@ -352,6 +379,14 @@ static uint32_t claim_cap(const struct dbk_log *log, uint32_t events_max)
     return events_max < cap ? events_max : (uint32_t)cap;
 }
 
+/* How many one claim may condemn beside what it takes, so that all their frames fit into one group. */
+static uint32_t condemned_cap(const struct dbk_log *log)
+{
+    size_t room = log->delivery_area - log->delivery_area / 4;
+    return (uint32_t)((room - DBK_CLAIM_FRAME_BYTES(claim_cap(log, DBK_READ_STEP))) /
+                      DBK_QUARANTINE_FRAME_BYTES_MIN);
+}
+
 enum daybook_code dbk_log_claim(struct daybook_journal *j, const struct daybook_claim *claim,
                                 int64_t now_us, int64_t deadline_us, struct daybook_batch *batch,
                                 struct daybook_error *err)
@@ -393,12 +428,10 @@ enum daybook_code dbk_log_claim(struct daybook_journal *j, const struct daybook_
 
     /* The frames of what was condemned and of the claim; where they cannot all stand in one group,
      * what was condemned goes first and alone. */
-    size_t condemned_cap =
-        (log->delivery_area - log->delivery_area / 4) / 2 / DBK_QUARANTINE_FRAME_BYTES_MIN;
-    size_t bytes =
-        DBK_CLAIM_FRAME_BYTES(walk->pick_count) +
-        DBK_QUARANTINE_FRAME_BYTES_MIN *
-            (walk->condemned_count < condemned_cap ? walk->condemned_count : condemned_cap);
+    uint32_t cap = condemned_cap(log);
+    size_t bytes = DBK_CLAIM_FRAME_BYTES(walk->pick_count) +
+                   DBK_QUARANTINE_FRAME_BYTES_MIN *
+                       (walk->condemned_count < cap ? walk->condemned_count : cap);
     code = dbk_stage_lock_with_room(log, bytes, deadline_us, err);
     if (code != DAYBOOK_OK) {
         dbk_mutex_lock(&log->state_lock);
@@ -409,9 +442,9 @@ enum daybook_code dbk_log_claim(struct daybook_journal *j, const struct daybook_
         return code;
     }
     dbk_walk_settle(log->state, walk);
-    batch->more = walk->more || walk->condemned_count > condemned_cap;
-    if (walk->condemned_count > condemned_cap) {
-        walk->condemned_count = (uint32_t)condemned_cap;
+    batch->more = walk->more || walk->condemned_count > cap;
+    if (walk->condemned_count > cap) {
+        walk->condemned_count = cap;
         walk->pick_count = 0;
     }
     if (dbk_places_reserve(&log->places, log->state, walk->condemned_count) != DAYBOOK_OK) {

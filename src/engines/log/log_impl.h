@@ -396,6 +396,8 @@ void dbk_segment_resized(struct dbk_log *log, uint32_t segment_no, uint32_t size
  * bytes read or -errno. */
 int64_t dbk_segment_read(struct dbk_log *log, struct dbk_place place, void *buf);
 void dbk_segment_pin(struct dbk_log *log, uint32_t segment_no);
+/* For places that trimming does not wait for. False: the segment is gone. */
+bool dbk_segment_pin_if_there(struct dbk_log *log, uint32_t segment_no);
 void dbk_segment_unpin(struct dbk_log *log, uint32_t segment_no);
 /* Whether nobody reads in it. Nobody can begin to, once no event is stored in it. */
 bool dbk_segment_is_free(struct dbk_log *log, uint32_t segment_no);

@@ -5,6 +5,7 @@
  * tests/contract, crashes are in tests/sim.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,6 +22,7 @@
 
 #include "base/os.h"
 #include "engines/log/log.h"
+#include "engines/log/log_impl.h"
 
 #define NOW_US INT64_C(1700000000000000)
 
@@ -563,6 +565,221 @@ static void test_O1_the_trail_outlives_its_segment(void **state)
     fixture_free(f);
 }
 
+/* Changes a byte of a file's last `text`, under everybody. */
+static void spoil(const char *path, const char *text)
+{
+    size_t len = strlen(text);
+    char *bytes = malloc(64 * 1024);
+    int file = open(path, O_RDWR);
+    assert_true(file >= 0);
+    ssize_t n = pread(file, bytes, 64 * 1024, 0);
+    assert_true(n > (ssize_t)len);
+    size_t at = (size_t)n - len;
+    while (memcmp(bytes + at, text, len) != 0) {
+        assert_true(at-- > 0);
+    }
+    assert_int_equal(pwrite(file, "#", 1, (off_t)at), 1);
+    close(file);
+    free(bytes);
+}
+
+static void test_O1_a_record_that_rotted_holds_up_nothing(void **state)
+{
+    struct fixture *f = fixture_new();
+    struct daybook_claim claim = {.consumer = "billing", .events_max = 0, .lease_ms = 1000};
+    struct daybook_operator by = {.who = {"ann", 3}, .why = {"a-reason", 8}};
+    struct daybook_operation *operation = calloc(1, sizeof(*operation));
+    struct daybook_batch *batch;
+    struct daybook_journal_stats stats;
+    char path[128];
+    (void)state;
+    f->options.threads = DAYBOOK_LOG_INLINE;
+    assert_int_equal(daybook_batch_new(4, 4096, 8 * 1024, &batch, NULL), DAYBOOK_OK);
+    fixture_open(f);
+    assert_int_equal(
+        daybook_journal_claim(f->journal, &claim, NOW_US, DAYBOOK_NO_DEADLINE, batch, &f->err),
+        DAYBOOK_OK);
+    assert_int_equal(
+        daybook_journal_rewind(f->journal, "billing", &by, NOW_US, DAYBOOK_NO_DEADLINE, &f->err),
+        DAYBOOK_OK);
+    dbk_log_abandon(f->journal);
+    fixture_open(f);
+    snprintf(path, sizeof(path), "%s/seg-%016x.dbl", f->path, 1U);
+    spoil(path, "a-reason");
+    while (dbk_log_housekeep(f->journal)) {
+        /* Until it has trimmed what it can. */
+    }
+    assert_int_equal(daybook_journal_stats(f->journal, NOW_US, &stats, NULL), DAYBOOK_OK);
+    assert_int_equal(stats.segment_files, 2);
+    assert_int_equal(operations(f, operation), 0);
+    daybook_batch_free(batch);
+    free(operation);
+    fixture_free(f);
+}
+
+/* ---- frames that have to fit ------------------------------------------------------------------------- */
+
+static void test_C7_a_claim_fits_its_batch_behind_a_malformed_event(void **state)
+{
+    struct fixture *f = fixture_new();
+    struct daybook_append_result result;
+    struct daybook_batch *batch;
+    struct daybook_claim claim = {
+        .consumer = "billing", .events_max = 4, .key_run = 4, .lease_ms = 1000};
+    char path[128];
+    (void)state;
+    f->options.threads = DAYBOOK_LOG_INLINE;
+    fixture_open(f);
+    assert_int_equal(daybook_batch_new(4, 4096, 8 * 1024, &batch, NULL), DAYBOOK_OK);
+    for (unsigned i = 0; i < 9; i++) {
+        assert_int_equal(append(f, i, i < 4 ? 0 : i, &result), DAYBOOK_OK);
+    }
+    snprintf(path, sizeof(path), "%s/seg-%016x.dbl", f->path, 1U);
+    spoil(path, "\"n\":0,");
+    /* Three of its key were read behind it and are given back; four others take their places. */
+    assert_int_equal(
+        daybook_journal_claim(f->journal, &claim, NOW_US, DAYBOOK_NO_DEADLINE, batch, &f->err),
+        DAYBOOK_OK);
+    assert_int_equal(batch->count, 4);
+    for (unsigned i = 0; i < 4; i++) {
+        assert_int_equal(batch->deliveries[i].position, 5 + i);
+        assert_int_equal(number_of(&batch->deliveries[i]), 4 + i);
+    }
+    daybook_batch_free(batch);
+    fixture_free(f);
+}
+
+static void test_C6_a_full_claim_that_condemns_as_many(void **state)
+{
+    enum { EXHAUSTED = 40, FRESH = 100 };
+    struct fixture *f = fixture_new();
+    struct daybook_append_result result;
+    struct daybook_consumer_stats stats;
+    struct daybook_batch *batch;
+    struct daybook_claim claim = {.consumer = "billing",
+                                  .events_max = 200,
+                                  .key_run = 1,
+                                  .lease_ms = 1000,
+                                  .hand_outs_max = 1};
+    int64_t now = NOW_US;
+    unsigned handed = 0;
+    (void)state;
+    f->options.threads = DAYBOOK_LOG_INLINE;
+    fixture_open(f);
+    assert_int_equal(daybook_batch_new(200, 64 * 1024, 8 * 1024, &batch, NULL), DAYBOOK_OK);
+    for (unsigned i = 0; i < EXHAUSTED + FRESH; i++) {
+        assert_int_equal(append(f, i, i, &result), DAYBOOK_OK);
+        if (i + 1 == EXHAUSTED) {
+            assert_int_equal(
+                daybook_journal_claim(f->journal, &claim, now, DAYBOOK_NO_DEADLINE, batch, &f->err),
+                DAYBOOK_OK);
+            assert_int_equal(batch->count, EXHAUSTED);
+        }
+    }
+    now += 2000000;
+    do {
+        int64_t deadline = daybook_journal_monotonic_us(f->journal) + 5000000;
+        assert_int_equal(daybook_journal_claim(f->journal, &claim, now, deadline, batch, &f->err),
+                         DAYBOOK_OK);
+        handed += (unsigned)batch->count;
+    } while (batch->more);
+    assert_int_equal(handed, FRESH);
+    assert_int_equal(daybook_journal_consumer_stats(f->journal, "billing", now, &stats, NULL),
+                     DAYBOOK_OK);
+    assert_int_equal(stats.quarantined, EXHAUSTED);
+    daybook_batch_free(batch);
+    fixture_free(f);
+}
+
+/* ---- the last block of a full disk ------------------------------------------------------------------ */
+
+static struct dbk_log *marked_log; /* NULL, or whose mark is under way */
+static _Atomic int64_t clock_ahead_us;
+static _Atomic int settle_now;
+
+static int64_t watched_monotonic_us(const struct dbk_os *os)
+{
+    if (marked_log != NULL) {
+        dbk_mutex_lock(&marked_log->stage_lock);
+        bool fires = marked_log->busy && atomic_load(&settle_now) == 0;
+        dbk_mutex_unlock(&marked_log->stage_lock);
+        if (fires) {
+            /* The other thread's verdict is staged before the mark takes its room. */
+            bool staged = false;
+            atomic_store(&settle_now, 1);
+            while (!staged) {
+                dbk_mutex_lock(&marked_log->stage_lock);
+                staged = marked_log->open_stage->delivery_len > 0;
+                dbk_mutex_unlock(&marked_log->stage_lock);
+            }
+        }
+    }
+    return dbk_os_posix()->monotonic_us(os) + atomic_load(&clock_ahead_us);
+}
+
+struct verdict {
+    struct fixture *f;
+    struct daybook_hand_out hand_out;
+    enum daybook_code code;
+};
+
+static void *settle_when_told(void *arg)
+{
+    struct verdict *verdict = arg;
+    enum daybook_code one = DAYBOOK_BACKEND;
+    while (atomic_load(&settle_now) == 0) {
+        /* Until the other thread owns the tail. */
+    }
+    verdict->code = daybook_journal_ack(verdict->f->journal, "billing", &verdict->hand_out, 1,
+                                        NOW_US, DAYBOOK_NO_DEADLINE, &one, NULL);
+    verdict->code = verdict->code == DAYBOOK_OK ? one : verdict->code;
+    return NULL;
+}
+
+static void test_A4_a_mark_takes_no_room_that_a_verdict_counts_on(void **state)
+{
+    struct fixture *f = fixture_new();
+    struct verdict verdict = {.f = f, .code = DAYBOOK_BACKEND};
+    struct daybook_append_result result;
+    struct daybook_batch *batch;
+    struct daybook_claim claim = {
+        .consumer = "billing", .events_max = 1, .key_run = 1, .lease_ms = 1000000};
+    pthread_t thread;
+    unsigned n = 0;
+    (void)state;
+    f->options.threads = DAYBOOK_LOG_INLINE;
+    f->os.statfs = limited_statfs;
+    f->os.monotonic_us = watched_monotonic_us;
+    atomic_store(&disk_left, 0);
+    fixture_open(f);
+    struct dbk_log *log = dbk_log_of(f->journal);
+    while (append(f, n, n, &result) == DAYBOOK_OK) {
+        n++;
+    }
+    assert_int_equal(daybook_batch_new(1, 4096, 8 * 1024, &batch, NULL), DAYBOOK_OK);
+    while (log->tail_room > DBK_BLOCK_BYTES) {
+        assert_int_equal(
+            daybook_journal_claim(f->journal, &claim, NOW_US, DAYBOOK_NO_DEADLINE, batch, &f->err),
+            DAYBOOK_OK);
+        assert_int_equal(batch->count, 1);
+    }
+    verdict.hand_out =
+        (struct daybook_hand_out){batch->deliveries[0].position, batch->deliveries[0].token};
+    for (unsigned i = 0; i < 2; i++) { /* syncs; then it is time for a NOTE */
+        atomic_fetch_add(&clock_ahead_us, 200000);
+        if (i == 1) {
+            marked_log = log;
+            assert_int_equal(pthread_create(&thread, NULL, settle_when_told, &verdict), 0);
+        }
+        dbk_log_housekeep(f->journal);
+    }
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    marked_log = NULL;
+    assert_int_equal(verdict.code, DAYBOOK_OK);
+    daybook_batch_free(batch);
+    fixture_free(f);
+}
+
 static void test_one_owner_a_directory(void **state)
 {
     struct fixture *f = fixture_new();
@@ -584,6 +801,10 @@ int main(void)
         cmocka_unit_test(test_A7_a_failed_sync_ends_the_handle_and_reading_goes_on),
         cmocka_unit_test(test_A4_a_full_disk_refuses_appends_while_delivery_goes_on),
         cmocka_unit_test(test_O1_the_trail_outlives_its_segment),
+        cmocka_unit_test(test_O1_a_record_that_rotted_holds_up_nothing),
+        cmocka_unit_test(test_C7_a_claim_fits_its_batch_behind_a_malformed_event),
+        cmocka_unit_test(test_C6_a_full_claim_that_condemns_as_many),
+        cmocka_unit_test(test_A4_a_mark_takes_no_room_that_a_verdict_counts_on),
         cmocka_unit_test(test_one_owner_a_directory),
     };
     return cmocka_run_group_tests_name("log", tests, NULL, NULL);

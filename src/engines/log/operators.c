@@ -424,8 +424,12 @@ enum daybook_code dbk_log_operations(struct daybook_journal *j, uint64_t before_
         }
         before = entry->no;
         place = entry->frame;
-        dbk_segment_pin(log, place.segment_no);
+        /* A record that rotted before it was moved went with its segment. */
+        bool there = dbk_segment_pin_if_there(log, place.segment_no);
         dbk_mutex_unlock(&log->state_lock);
+        if (!there) {
+            continue;
+        }
         if (place.len > RECORD_BYTES_MAX || !read_record(log, place, record, &frame) ||
             !dbk_admin_frame_decode(&frame, &admin)) {
             code = dbk_fail(err, DAYBOOK_BACKEND, "%s: the record of operation %llu is unreadable",
@@ -447,10 +451,8 @@ bool dbk_trail_move(struct dbk_log *log, uint32_t lowest)
         dbk_mutex_lock(&log->state_lock);
         const struct dbk_trail_entry *entry = dbk_places_trail(&log->places, i);
         struct dbk_place place = entry == NULL ? (struct dbk_place){0} : entry->frame;
-        bool old = entry != NULL && place.segment_no < lowest;
-        if (old) {
-            dbk_segment_pin(log, place.segment_no);
-        }
+        bool old = entry != NULL && place.segment_no < lowest &&
+                   dbk_segment_pin_if_there(log, place.segment_no);
         dbk_mutex_unlock(&log->state_lock);
         if (entry == NULL) {
             break;

@@ -211,13 +211,21 @@ void dbk_segment_resized(struct dbk_log *log, uint32_t segment_no, uint32_t size
     dbk_mutex_unlock(&log->segments_lock);
 }
 
-void dbk_segment_pin(struct dbk_log *log, uint32_t segment_no)
+bool dbk_segment_pin_if_there(struct dbk_log *log, uint32_t segment_no)
 {
     dbk_mutex_lock(&log->segments_lock);
     struct dbk_segment *segment = find_segment(log, segment_no);
-    dbk_assert(segment != NULL);
-    segment->pins++;
+    if (segment != NULL) {
+        segment->pins++;
+    }
     dbk_mutex_unlock(&log->segments_lock);
+    return segment != NULL;
+}
+
+void dbk_segment_pin(struct dbk_log *log, uint32_t segment_no)
+{
+    bool there = dbk_segment_pin_if_there(log, segment_no);
+    dbk_assert(there);
 }
 
 void dbk_segment_unpin(struct dbk_log *log, uint32_t segment_no)
