@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bodies taken apart, and answers put together, as interface.md promises them. */
+/* Bodies taken apart, and answers put together, as docs/HTTP.md promises them. */
 #include "daemon/ingest.h"
 
 #include <stdio.h>
@@ -385,7 +385,7 @@ static void write_errors(const struct dbk_ingest *ingest,
     }
 }
 
-/* The status of many, as interface.md has it. */
+/* The status of many, as docs/HTTP.md has it. */
 static unsigned status_of(const struct tally *tally)
 {
     if (tally->failed == 0) {

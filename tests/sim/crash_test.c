@@ -493,7 +493,7 @@ static void must_refuse(struct world *w, const char *what, struct verdict *v)
                  err.message);
         v->failed = true;
     } else if (sim_differs(before, w->disk, SIM_CACHE, where, sizeof where)) {
-        snprintf(v->text, sizeof v->text, "I8: %s: the refused open changed %s", what, where);
+        snprintf(v->text, sizeof v->text, "D8: %s: the refused open changed %s", what, where);
         v->failed = true;
     }
     if (journal != NULL) {
@@ -502,7 +502,7 @@ static void must_refuse(struct world *w, const char *what, struct verdict *v)
     sim_disk_free(before);
 }
 
-/* 1.7: damage below a proof of durability is never cut off. */
+/* D7: damage below a proof of durability is never cut off. */
 static void rot_below_proof(struct verdict *v)
 {
     struct world *sound = synced_world();
@@ -527,7 +527,7 @@ static void rot_below_proof(struct verdict *v)
     world_free(sound);
 }
 
-/* 1.6: bytes that were right at another place. */
+/* D2: bytes that were right at another place. */
 static void misplaced_group(struct verdict *v)
 {
     struct world *sound = synced_world();
@@ -673,10 +673,10 @@ static const char *const promises[DBK_FAULT_COUNT] = {
     [DBK_FAULT_ANSWER_BEFORE_SYNC] = "A1: answered when durable, not before",
     [DBK_FAULT_NO_DIR_FSYNC] = "A1: a segment's name is durable before it is used",
     [DBK_FAULT_SHORT_WRITE_IGNORED] = "A1: what a short write left out is written",
-    [DBK_FAULT_CRC_WITHOUT_PLACE] = "1.6: right bytes at a wrong place are no event",
-    [DBK_FAULT_APPEND_INTO_CRASHED] = "I2: a crashed segment is never written on",
-    [DBK_FAULT_TRUNCATE_DAMAGE] = "1.7: damage below a proof is refused, not cut off",
-    [DBK_FAULT_RETRY_FAILED_SYNC] = "A7: after a failed sync nothing is believed",
+    [DBK_FAULT_CRC_WITHOUT_PLACE] = "D2: right bytes at a wrong place are no event",
+    [DBK_FAULT_APPEND_INTO_CRASHED] = "D8: a crashed segment is never written on",
+    [DBK_FAULT_TRUNCATE_DAMAGE] = "D7: damage below a proof is refused, not cut off",
+    [DBK_FAULT_RETRY_FAILED_SYNC] = "D9: after a failed sync nothing is believed",
 };
 
 /* One sweep under one fault in a process of its own: a fault may end it by an assertion or hang it.

@@ -2,7 +2,7 @@
 /*
  * Where the log ends: the cases of the recovery table (a to g) and of the tail rule, built from bytes
  * that the engine wrote and that are then changed. Each test names its case. A refused open leaves
- * every byte as it is (I8), and so does every read-only open (e).
+ * every byte as it is (D8), and so does every read-only open (e).
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -143,7 +143,7 @@ static void readonly_says(struct world *w, enum daybook_code code)
     sim_disk_free(before);
 }
 
-/* I8: refused with `code`, and not a byte is different. The message names a file. */
+/* D8: refused with `code`, and not a byte is different. The message names a file. */
 static void refuses(struct world *w, enum daybook_code code)
 {
     struct daybook_error err = {0};
@@ -158,7 +158,7 @@ static void refuses(struct world *w, enum daybook_code code)
     assert_null(w->journal);
     assert_true(err.message[0] != 0);
     if (sim_differs(before, w->disk, SIM_CACHE, where, sizeof where)) {
-        fail_msg("I8: a refused open wrote: %s", where);
+        fail_msg("D8: a refused open wrote: %s", where);
     }
     sim_disk_free(before);
     readonly_says(w, code);
@@ -199,7 +199,7 @@ static void goes_on(struct world *w)
     world_free(w);
 }
 
-/* ---- the tail rule (1.7) -------------------------------------------------------------------------- */
+/* ---- the tail rule (D7) --------------------------------------------------------------------------- */
 
 static void test_tail_clean_end_zeros(void **state)
 {
@@ -282,7 +282,7 @@ static void test_tail_suspect_meta(void **state)
     suspect(w);
 }
 
-/* 1.6: an older group copied behind the end has right sums at a wrong place. */
+/* D2: an older group copied behind the end has right sums at a wrong place. */
 static void test_tail_suspect_stale_group(void **state)
 {
     (void)state;
@@ -579,7 +579,7 @@ static void test_d_bytes_behind_clean(void **state)
     world_append(w, 1, 300);
     must_be_well(w);
     uint64_t size;
-    assert_non_null(sim_bytes(w->disk, SIM_MEDIUM, SEGMENT(2), &size)); /* I2: not in the old one */
+    assert_non_null(sim_bytes(w->disk, SIM_MEDIUM, SEGMENT(2), &size)); /* D8: not in the old one */
     goes_on(w);
 }
 

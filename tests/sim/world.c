@@ -518,7 +518,7 @@ static bool compare_events(struct world *w, const struct found *f)
         }
         if (present && missing != UINT32_MAX) {
             return world_fail(
-                w, "I5: unknown event %" PRIu32 " is there, %" PRIu32 " before it not", i, missing);
+                w, "D2: unknown event %" PRIu32 " is there, %" PRIu32 " before it not", i, missing);
         }
         if (!present && e->fate == FATE_ACCEPTED && !may_be_forgotten) {
             return world_fail(w, "A1: accepted event %" PRIu32 " (position %" PRIu64 ") is lost", i,
@@ -603,7 +603,7 @@ static bool same_found(struct world *w, const struct found *a, const struct foun
     for (uint32_t i = 0; same && i < a->count; i++) {
         same = a->numbers[i] == b->numbers[i] && a->positions[i] == b->positions[i];
     }
-    return same ? true : world_fail(w, "I3: a second opening changed what is stored");
+    return same ? true : world_fail(w, "D8: a second opening changed what is stored");
 }
 
 static void keep_finding(void *user, const struct daybook_log_finding *found)

@@ -5,7 +5,7 @@
  *
  * The operations do nothing once the process is dead or the journal would not open, so that a scenario
  * is written straight through, whatever happens in its middle. After a crash `world_check` opens the
- * journal again and holds it against the ledger (docs: log-engine 7.3): every answered append byte for
+ * journal again and holds it against the ledger (docs/DURABILITY.md): every answered append byte for
  * byte, unknown ones only as a suffix in order, nothing else, S5, written verdicts after the loss of
  * the process and synced ones after the loss of power, tokens that never repeat; and that a second
  * opening changes nothing and that the journal goes on working.
