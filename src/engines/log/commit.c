@@ -21,7 +21,8 @@
 
 enum {
     GROUPS_READY = 256,
-    PREFETCH_AHEAD = 8 /* events that a publication looks ahead */
+    PREFETCH_AHEAD = 8, /* events that a publication looks ahead */
+    PUBLISH_STEP = 32   /* events published under one hold of the stage lock */
 };
 
 /* ---- groups ------------------------------------------------------------------------------------ */
@@ -632,16 +633,12 @@ static void prefetch(const struct dbk_log *log, const struct dbk_stage *stage, u
     }
 }
 
-/* Makes the events of a durable group visible and empties the stage. Returns its submissions. */
-static struct daybook_submission *publish(struct dbk_log *log, struct dbk_stage *stage,
-                                          int64_t took_us)
+/* [state+stage] Makes the events from `first` on visible, a step of them. */
+static void publish_step(struct dbk_log *log, const struct dbk_stage *stage, uint32_t first)
 {
-    for (uint32_t i = 0; i < PREFETCH_AHEAD; i++) {
-        prefetch(log, stage, i);
-    }
-    dbk_mutex_lock(&log->state_lock);
-    dbk_mutex_lock(&log->stage_lock);
-    for (uint32_t i = 0; i < stage->staged_count; i++) {
+    uint32_t left = stage->staged_count - first;
+    uint32_t end = first + (left < PUBLISH_STEP ? left : PUBLISH_STEP);
+    for (uint32_t i = first; i < end; i++) {
         const struct dbk_staged *staged = &stage->staged[i];
         prefetch(log, stage, i + PREFETCH_AHEAD);
         uint64_t lsn = stage->first_lsn + staged->offset;
@@ -658,6 +655,26 @@ static struct daybook_submission *publish(struct dbk_log *log, struct dbk_stage 
         };
         dbk_state_publish(log->state, &meta, stage->number_base + i);
     }
+    log->staged_total -= end - first;
+}
+
+/* Answers a durable group, makes its events visible and empties the stage. Returns its submissions. */
+static struct daybook_submission *publish(struct dbk_log *log, struct dbk_stage *stage,
+                                          int64_t took_us)
+{
+    for (uint32_t i = 0; i < PREFETCH_AHEAD; i++) {
+        prefetch(log, stage, i);
+    }
+    dbk_mutex_lock(&log->state_lock);
+    /* They may go: the group is durable. Whoever of them looks needs the state lock, and so sees it
+     * published; whoever appends again meets the stage lock between two steps. */
+    group_phase(stage->group, DBK_PHASE_DONE);
+    for (uint32_t i = 0; i < stage->staged_count; i += PUBLISH_STEP) {
+        dbk_mutex_lock(&log->stage_lock);
+        publish_step(log, stage, i);
+        dbk_mutex_unlock(&log->stage_lock);
+    }
+    dbk_mutex_lock(&log->stage_lock);
     if (stage->staged_count > 0) {
         if (log->brake_base_us == DAYBOOK_TIME_UNSET) {
             log->brake_base_us = stage->staged[0].accepted_at_us;
@@ -669,7 +686,6 @@ static struct daybook_submission *publish(struct dbk_log *log, struct dbk_stage 
     if (stage->has_records) {
         note_places(log, stage);
     }
-    log->staged_total -= stage->staged_count;
     atomic_fetch_add_explicit(&log->events_committed, stage->staged_count, memory_order_relaxed);
     struct daybook_submission *submissions = stage->submissions;
     log->frozen = NULL;
@@ -701,7 +717,6 @@ static bool commit_once(struct dbk_log *log)
         return false;
     }
     struct daybook_submission *submissions = publish(log, stage, dbk_log_mono(log) - began);
-    group_phase(group, DBK_PHASE_DONE);
     dbk_submissions_end(submissions, group);
     dbk_group_unref(log, group);
     if (has_events) {
