@@ -249,6 +249,53 @@ static void test_tail_torn_is_set_aside(void **state)
     goes_on(w);
 }
 
+static void find_set_aside(void *user, const char *path, enum dbk_file_kind kind)
+{
+    if (kind == DBK_FILE_REGULAR && strstr(path, "/set-aside/") != NULL) {
+        (void)snprintf(user, 256, "%s", path);
+    }
+}
+
+static uint64_t set_aside_bytes(const struct world *w)
+{
+    char path[256] = "";
+    uint64_t size = 0;
+    sim_each(w->disk, SIM_CACHE, find_set_aside, path);
+    (void)sim_bytes(w->disk, SIM_CACHE, path, &size);
+    assert_non_null(strstr(path, ".bin"));
+    return size;
+}
+
+/* A recovery that was cut while it copied leaves no part of a copy behind (D8). */
+static void test_set_aside_is_whole_after_a_recovery_that_was_cut(void **state)
+{
+    (void)state;
+    struct world *base = killed_world(4, 1500);
+    sim_zero_sector(base->disk, SEGMENT(1), last_group(base, SEGMENT(1)) / SIM_SECTOR_BYTES + 1);
+    uint64_t whole = 0;
+    for (uint64_t step = 0; step == 0 || base != NULL; step++) {
+        struct daybook_error err = {0};
+        struct world *w = world_clone(base);
+        w->disk->crash_at = step == 0 ? 0 : w->disk->steps + step;
+        bool opened = try_open(w, &err) == DAYBOOK_OK;
+        if (step > 0 && opened) {
+            drop_journal(w);
+            world_free(base);
+            base = NULL;
+        } else if (opened) {
+            whole = set_aside_bytes(w);
+            drop_journal(w);
+        } else {
+            sim_kill(w->disk);
+            opens_with(w, 0, 3);
+            assert_int_equal(set_aside_bytes(w), whole);
+            drop_journal(w);
+        }
+        world_free(w);
+    }
+    assert_true(whole > 0);
+}
+
 static void suspect(struct world *w)
 {
     refuses(w, DAYBOOK_DAMAGED);
@@ -776,6 +823,7 @@ int main(void)
         cmocka_unit_test(test_tail_torn_header_sector_zero),
         cmocka_unit_test(test_tail_torn_body_sector_zero),
         cmocka_unit_test(test_tail_torn_is_set_aside),
+        cmocka_unit_test(test_set_aside_is_whole_after_a_recovery_that_was_cut),
         cmocka_unit_test(test_tail_suspect_header),
         cmocka_unit_test(test_tail_suspect_frame_header),
         cmocka_unit_test(test_tail_suspect_meta),

@@ -154,6 +154,13 @@ static void at_capacity(const struct dbk_log *log, enum daybook_limit limit,
     result->retained = atomic_load(&dbk_state_room(log->state)->stored);
 }
 
+/* [stage] The limit that leaves no space. */
+static enum daybook_limit space_limit(const struct dbk_log *log)
+{
+    return log->space == DBK_SPACE_NO_BYTES && !log->disk_low ? DAYBOOK_LIMIT_BYTES
+                                                              : DAYBOOK_LIMIT_DISK;
+}
+
 /* [stage] Stages one event: its index entry and its frame. */
 static void stage_event(struct dbk_log *log, struct dbk_stage *stage,
                         const struct daybook_event *event, const struct prepared *prepared,
@@ -256,9 +263,7 @@ static void stage_step(struct dbk_log *log, struct cursor *cursor,
         }
         enum dbk_fit fit = dbk_stage_fit(log, 0, dbk_event_frame_bytes(event));
         if (fit == DBK_FIT_NO_SPACE) {
-            at_capacity(log,
-                        log->space == DBK_SPACE_NO_BYTES ? DAYBOOK_LIMIT_BYTES : DAYBOOK_LIMIT_DISK,
-                        result);
+            at_capacity(log, space_limit(log), result);
             cursor->other_id_count = 0;
             continue;
         }

@@ -186,6 +186,12 @@ static size_t link_group_max(const struct dbk_log *log)
                         DBK_BLOCK_BYTES);
 }
 
+bool dbk_segment_suffices(const struct dbk_log *log, uint32_t segment_bytes)
+{
+    return DBK_BLOCK_BYTES + link_group_max(log) + dbk_round_up(log->group_max, DBK_BLOCK_BYTES) <=
+           segment_bytes;
+}
+
 enum dbk_fit dbk_stage_fit(const struct dbk_log *log, size_t delivery_bytes, size_t event_bytes)
 {
     const struct dbk_stage *stage = log->open_stage;
@@ -195,6 +201,9 @@ enum dbk_fit dbk_stage_fit(const struct dbk_log *log, size_t delivery_bytes, siz
         (event_bytes > 0 &&
          (stage->staged_count == DBK_STAGED_MAX || stage->forget_needed >= forget_cap(log)))) {
         return DBK_FIT_GROUP_FULL;
+    }
+    if (event_bytes > 0 && log->disk_low) {
+        return DBK_FIT_NO_SPACE;
     }
     size_t need = dbk_round_up(DBK_GROUP_HEADER_BYTES + delivery + forget_reserve(log) + events +
                                    DBK_END_MARK_BYTES,
@@ -357,6 +366,18 @@ static size_t link_encode(struct dbk_log *log, const struct dbk_link_frame *link
     size_t len = dbk_link_frame_encode(out, link);
     len += dbk_state_frame_encode(out + len, &frame, 0, consumers, log->orphans);
     return len;
+}
+
+struct dbk_link_frame dbk_tail_describe(const struct dbk_log *log, uint32_t to)
+{
+    const struct dbk_tail *tail = &log->tail;
+    return (struct dbk_link_frame){.predecessor = tail->segment_no,
+                                   .skipped = to - tail->segment_no - 1,
+                                   .end = tail->offset,
+                                   .last_hcrc = tail->prev_hcrc,
+                                   .last_group_no = tail->group_no,
+                                   .events = tail->events,
+                                   .frames = tail->frames};
 }
 
 /* The tail moves to a prepared segment whose first group is the LINK in link_memory. */
@@ -537,13 +558,7 @@ static bool seal(struct dbk_log *log, struct sealed *ret)
     ret->moves = padded > log->tail_room;
     if (ret->moves) {
         dbk_assert(log->spare.file >= 0);
-        struct dbk_link_frame link = {.predecessor = log->tail.segment_no,
-                                      .skipped = log->spare.segment_no - log->tail.segment_no - 1,
-                                      .end = log->tail.offset,
-                                      .last_hcrc = log->tail.prev_hcrc,
-                                      .last_group_no = log->tail.group_no,
-                                      .events = log->tail.events,
-                                      .frames = log->tail.frames};
+        struct dbk_link_frame link = dbk_tail_describe(log, log->spare.segment_no);
         ret->to = log->spare;
         log->spare.file = -1;
         ret->link_len = link_encode(log, &link);

@@ -16,6 +16,7 @@
 
 enum {
     RETRY_US = 1000000,       /* between attempts to prepare a segment */
+    WATCH_US = 500000,        /* between looks at how much of the disk is left */
     UNLINK_PACE_US = 1000000, /* between removals, so that a discarding file system keeps up */
     IDLE_US = 100000,         /* until an idle journal is noted */
     FILL_PAUSE_US = 3000      /* after each 256 KiB: about 80 MB/s */
@@ -46,6 +47,17 @@ static enum dbk_space allowed(const struct dbk_log *log, uint32_t bytes)
         return DBK_SPACE_NO_DISK;
     }
     return DBK_SPACE_OK;
+}
+
+void dbk_watch_disk(struct dbk_log *log)
+{
+    struct dbk_statfs st;
+    log->disk_watched_us = dbk_log_mono(log);
+    if (log->os->statfs(log->os, log->path, &st) == 0) {
+        dbk_mutex_lock(&log->stage_lock);
+        log->disk_low = st.free_bytes < log->free_disk_min;
+        dbk_mutex_unlock(&log->stage_lock);
+    }
 }
 
 static uint32_t next_number(struct dbk_log *log)
@@ -217,10 +229,9 @@ static bool trim(struct dbk_log *log)
     }
     dbk_segment_path(log, first, ".dbl", path);
     int rc = log->os->unlink(log->os, path);
-    if (rc < 0 && rc != -ENOENT) {
+    if ((rc < 0 && rc != -ENOENT) || log->os->fsync_dir(log->os, log->path) < 0) {
         return false;
     }
-    (void)log->os->fsync_dir(log->os, log->path);
     (void)dbk_segment_forget(log, first);
     dbk_mutex_lock(&log->state_lock);
     dbk_state_remove_segments(log->state, first + 1);
@@ -237,6 +248,9 @@ static bool round_of(struct dbk_log *log)
     bool done = false;
     if (dbk_log_has_failed(log) || log->read_only) {
         return false;
+    }
+    if (dbk_log_mono(log) - log->disk_watched_us >= WATCH_US) {
+        dbk_watch_disk(log);
     }
     if (log->prepare_failed_us == DAYBOOK_TIME_UNSET ||
         dbk_log_mono(log) - log->prepare_failed_us >= RETRY_US) {

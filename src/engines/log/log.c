@@ -491,6 +491,9 @@ static enum daybook_code open_log(const struct daybook_log_options *options,
     if (code == DAYBOOK_OK) {
         code = dbk_log_recover(log, options, err);
     }
+    if (code == DAYBOOK_OK && !read_only) {
+        dbk_watch_disk(log);
+    }
     if (code == DAYBOOK_OK) {
         code = start_threads(log, err);
     }
@@ -537,6 +540,20 @@ enum daybook_code daybook_log_open_readonly(const struct daybook_log_options *op
 
 /* ---- closing ----------------------------------------------------------------------------------- */
 
+/* Marks the orderly end: in the prepared segment where the tail is full to its last block. */
+static bool mark_end(struct dbk_log *log)
+{
+    if (log->tail_room < DBK_BLOCK_BYTES && log->spare.file >= 0) {
+        struct dbk_spare to = log->spare;
+        struct dbk_link_frame link = dbk_tail_describe(log, to.segment_no);
+        log->spare.file = -1;
+        if (!dbk_tail_link(log, &link, &to)) {
+            return false;
+        }
+    }
+    return dbk_tail_write_mark(log, DBK_GROUP_CLEAN) && dbk_tail_sync(log);
+}
+
 static enum daybook_code log_close(struct daybook_journal *j, struct daybook_error *err)
 {
     struct dbk_log *log = dbk_log_of(j);
@@ -550,7 +567,7 @@ static enum daybook_code log_close(struct daybook_journal *j, struct daybook_err
         if (ok && log->tail.first_unsynced_us != DAYBOOK_NO_DEADLINE) {
             ok = dbk_tail_sync(log);
         }
-        ok = ok && dbk_tail_write_mark(log, DBK_GROUP_CLEAN) && dbk_tail_sync(log);
+        ok = ok && mark_end(log);
         if (!ok) {
             code =
                 dbk_log_has_failed(log)

@@ -185,6 +185,7 @@ struct dbk_log {
     uint32_t tail_segment_bytes;
     struct dbk_spare spare;
     enum dbk_space space;
+    bool disk_low; /* less than free_disk_min is left: no appends */
     struct dbk_group *free_groups;
     struct daybook_submission *stalled; /* wait for space */
     _Atomic uint32_t space_word;        /* futex: changes with spare, space, tail_room */
@@ -201,6 +202,7 @@ struct dbk_log {
     uint32_t trim_lowest;      /* housekeeper: named by the newest durable TRIM */
     int64_t prepare_failed_us; /* housekeeper: monotonic; DAYBOOK_TIME_UNSET: it did not */
     int64_t last_unlink_us;    /* housekeeper: monotonic; DAYBOOK_TIME_UNSET: never */
+    int64_t disk_watched_us;   /* housekeeper: monotonic */
     _Atomic uint64_t file_bytes;
 
     _Atomic uint64_t groups;
@@ -281,9 +283,14 @@ bool dbk_tail_write_mark(struct dbk_log *log, uint16_t flags);
  * Takes the state lock. False: failed. */
 bool dbk_tail_link(struct dbk_log *log, const struct dbk_link_frame *link,
                    const struct dbk_spare *to);
+/* Busy: what the LINK of segment `to` says of the tail. */
+struct dbk_link_frame dbk_tail_describe(const struct dbk_log *log, uint32_t to);
 void *dbk_committer_run(void *arg);
 void dbk_log_space_changed(struct dbk_log *log);
 
+/* Whether a segment of this size takes a LINK and the largest group; one that was prepared under other
+ * limits may not. */
+bool dbk_segment_suffices(const struct dbk_log *log, uint32_t segment_bytes);
 /* Leases of dropped events that the journal can restate in a LINK group. */
 uint32_t dbk_orphans_cap(const struct dbk_log *log);
 
@@ -413,6 +420,8 @@ int dbk_write_all(const struct dbk_os *os, int file, const void *data, size_t le
 /* ---- housekeep.c ------------------------------------------------------------------------------- */
 
 bool dbk_prepare_spare(struct dbk_log *log);
+/* Looks how much of the disk is left: below free_disk_min appends are refused. */
+void dbk_watch_disk(struct dbk_log *log);
 /* Between two pieces of a segment that is being filled: what is due is done, and the disk is left to the
  * commits for a moment unless the segment is needed soon. False: the journal is closing. */
 bool dbk_fill_pause(struct dbk_log *log);

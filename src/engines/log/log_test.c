@@ -699,7 +699,7 @@ static _Atomic int settle_now;
 
 static int64_t watched_monotonic_us(const struct dbk_os *os)
 {
-    if (marked_log != NULL) {
+    if (marked_log != NULL && atomic_load(&settle_now) == 0) {
         dbk_mutex_lock(&marked_log->stage_lock);
         bool fires = marked_log->busy && atomic_load(&settle_now) == 0;
         dbk_mutex_unlock(&marked_log->stage_lock);
@@ -750,8 +750,9 @@ static void test_A4_a_mark_takes_no_room_that_a_verdict_counts_on(void **state)
     f->options.threads = DAYBOOK_LOG_INLINE;
     f->os.statfs = limited_statfs;
     f->os.monotonic_us = watched_monotonic_us;
-    atomic_store(&disk_left, 0);
+    atomic_store(&disk_left, UINT64_C(1) << 30);
     fixture_open(f);
+    atomic_store(&disk_left, 0);
     struct dbk_log *log = dbk_log_of(f->journal);
     while (append(f, n, n, &result) == DAYBOOK_OK) {
         n++;
@@ -780,6 +781,109 @@ static void test_A4_a_mark_takes_no_room_that_a_verdict_counts_on(void **state)
     fixture_free(f);
 }
 
+static void test_A4_too_little_disk_refuses_at_once(void **state)
+{
+    struct fixture *f = fixture_new();
+    struct daybook_append_result result;
+    (void)state;
+    f->options.threads = DAYBOOK_LOG_INLINE;
+    f->options.free_disk_min = 1024 * 1024;
+    f->os.statfs = limited_statfs;
+    f->os.monotonic_us = watched_monotonic_us;
+    atomic_store(&disk_left, UINT64_C(1) << 30);
+    fixture_open(f);
+    dbk_log_housekeep(f->journal); /* a segment stands ready: there is room for many */
+    assert_int_equal(append(f, 0, 0, &result), DAYBOOK_OK);
+    atomic_store(&disk_left, 1024 * 1024 - 1);
+    atomic_fetch_add(&clock_ahead_us, 1000000);
+    dbk_log_housekeep(f->journal);
+    assert_int_equal(append(f, 1, 1, &result), DAYBOOK_AT_CAPACITY);
+    assert_int_equal(result.limit, DAYBOOK_LIMIT_DISK);
+    assert_int_equal(append(f, 0, 0, &result), DAYBOOK_ALREADY_PRESENT);
+    atomic_store(&disk_left, 1024 * 1024);
+    atomic_fetch_add(&clock_ahead_us, 1000000);
+    dbk_log_housekeep(f->journal);
+    assert_int_equal(append(f, 1, 1, &result), DAYBOOK_OK);
+    /* At a start too. */
+    atomic_store(&disk_left, 0);
+    assert_int_equal(daybook_journal_close(f->journal, &f->err), DAYBOOK_OK);
+    fixture_open(f);
+    assert_int_equal(append(f, 2, 2, &result), DAYBOOK_AT_CAPACITY);
+    assert_int_equal(result.limit, DAYBOOK_LIMIT_DISK);
+    fixture_free(f);
+}
+
+/* ---- segments of other sizes, and full ones --------------------------------------------------------- */
+
+static void test_a_prepared_segment_that_is_too_small_holds_up_nothing(void **state)
+{
+    enum { RECORD = 100 * 1024 };
+    struct fixture *f = fixture_new();
+    struct daybook_append_result result;
+    struct event_text text;
+    char *record = malloc(RECORD);
+    (void)state;
+    fixture_open(f);
+    assert_int_equal(append(f, 0, 0, &result), DAYBOOK_OK);
+    while (dbk_log_of(f->journal)->spare.file < 0) {
+        dbk_log_housekeep(f->journal);
+    }
+    assert_int_equal(daybook_journal_close(f->journal, &f->err), DAYBOOK_OK);
+    f->options.segment_bytes = 1024 * 1024;
+    f->options.capacity.events.event_bytes_max = 128 * 1024;
+    for (unsigned i = 1; i <= 2; i++) { /* after an orderly end, and after none */
+        fixture_open(f);
+        struct daybook_event event = make_event(&text, i, 0, 100);
+        memset(record, ' ', RECORD);
+        memcpy(record, text.record, event.record.len);
+        event.record = (struct daybook_bytes){record, RECORD};
+        assert_int_equal(daybook_journal_append(f->journal, &event, NOW_US,
+                                                daybook_journal_monotonic_us(f->journal) + 5000000,
+                                                &result, &f->err),
+                         DAYBOOK_OK);
+        dbk_log_abandon(f->journal);
+    }
+    fixture_open(f);
+    for (unsigned i = 0; i <= 2; i++) {
+        assert_int_equal(append(f, i, 0, &result), DAYBOOK_ALREADY_PRESENT);
+    }
+    free(record);
+    fixture_free(f);
+}
+
+static void count_finding(void *user, const struct daybook_log_finding *finding)
+{
+    print_message("# %s\n", finding->message);
+    ++*(unsigned *)user;
+}
+
+static void test_a_full_tail_is_closed_in_the_prepared_segment(void **state)
+{
+    struct fixture *f = fixture_new();
+    struct daybook_append_result result;
+    struct daybook_log_report report;
+    unsigned findings = 0;
+    unsigned n = 0;
+    (void)state;
+    f->options.threads = DAYBOOK_LOG_INLINE;
+    fixture_open(f);
+    struct dbk_log *log = dbk_log_of(f->journal);
+    dbk_log_housekeep(f->journal);
+    while (log->tail_room >= DBK_BLOCK_BYTES) {
+        assert_int_equal(append(f, n, n, &result), DAYBOOK_OK);
+        n++;
+    }
+    assert_int_equal(log->tail.segment_no, 1);
+    assert_int_equal(daybook_journal_close(f->journal, &f->err), DAYBOOK_OK);
+    assert_int_equal(daybook_log_verify(f->path, count_finding, &findings, &report, &f->err),
+                     DAYBOOK_OK);
+    assert_int_equal(findings, 0);
+    assert_int_equal(report.events, n);
+    fixture_open(f);
+    assert_int_equal(append(f, n - 1, n - 1, &result), DAYBOOK_ALREADY_PRESENT);
+    fixture_free(f);
+}
+
 static void test_one_owner_a_directory(void **state)
 {
     struct fixture *f = fixture_new();
@@ -805,6 +909,9 @@ int main(void)
         cmocka_unit_test(test_C7_a_claim_fits_its_batch_behind_a_malformed_event),
         cmocka_unit_test(test_C6_a_full_claim_that_condemns_as_many),
         cmocka_unit_test(test_A4_a_mark_takes_no_room_that_a_verdict_counts_on),
+        cmocka_unit_test(test_A4_too_little_disk_refuses_at_once),
+        cmocka_unit_test(test_a_prepared_segment_that_is_too_small_holds_up_nothing),
+        cmocka_unit_test(test_a_full_tail_is_closed_in_the_prepared_segment),
         cmocka_unit_test(test_one_owner_a_directory),
     };
     return cmocka_run_group_tests_name("log", tests, NULL, NULL);

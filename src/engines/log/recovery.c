@@ -346,23 +346,28 @@ static void bound_set_aside(struct dbk_log *log)
     }
 }
 
-/* Copies what stands behind the end of the log: evidence, never read again by the engine. */
+/* Copies what stands behind the end of the log: evidence, never read again by the engine. It has its name
+ * only once it is whole; a recovery that was cut copies it again. */
 static int copy_aside(struct dbk_log *log, uint32_t segment_no, uint32_t from, uint32_t end)
 {
     char from_path[DBK_LOG_PATH_MAX];
+    char directory[DBK_LOG_PATH_MAX + 16];
+    char temporary[DBK_LOG_PATH_MAX + 72];
     char to_path[DBK_LOG_PATH_MAX + 64];
     uint8_t *buffer = malloc(DBK_GROUP_BYTES_MAX);
     if (buffer == NULL) {
         return -ENOMEM;
     }
     dbk_segment_path(log, segment_no, ".dbl", from_path);
-    snprintf(to_path, sizeof(to_path), "%s/set-aside", log->path);
-    int rc = log->os->mkdir(log->os, to_path);
+    snprintf(directory, sizeof(directory), "%s/set-aside", log->path);
+    int rc = log->os->mkdir(log->os, directory);
     rc = rc == -EEXIST ? 0 : rc;
     snprintf(to_path, sizeof(to_path), "%s/set-aside/seg-%016" PRIx64 "-%08" PRIx32 ".bin",
              log->path, (uint64_t)segment_no, from);
+    snprintf(temporary, sizeof(temporary), "%s.tmp", to_path);
+    (void)log->os->unlink(log->os, temporary);
     int in = rc < 0 ? rc : log->os->open(log->os, from_path, DBK_OPEN_READ);
-    int out = in < 0 ? in : log->os->open(log->os, to_path, DBK_OPEN_CREATE_EXCL);
+    int out = in < 0 ? in : log->os->open(log->os, temporary, DBK_OPEN_CREATE_EXCL);
     rc = out < 0 ? out : 0;
     for (uint32_t at = from; rc == 0 && at < end;) {
         uint32_t want = end - at < DBK_GROUP_BYTES_MAX ? end - at : DBK_GROUP_BYTES_MAX;
@@ -384,7 +389,14 @@ static int copy_aside(struct dbk_log *log, uint32_t segment_no, uint32_t from, u
         (void)log->os->close(log->os, out);
     }
     free(buffer);
-    return rc == -EEXIST ? 0 : rc; /* a recovery that was cut has copied them before */
+    if (rc == 0) {
+        rc = log->os->rename(log->os, temporary, to_path);
+    }
+    if (rc < 0) {
+        (void)log->os->unlink(log->os, temporary);
+        return rc;
+    }
+    return log->os->fsync_dir(log->os, directory);
 }
 
 static uint64_t set_aside(struct dbk_log *log, const struct dbk_scan *scan,
@@ -420,15 +432,17 @@ static enum daybook_code os_failed(struct dbk_log *log, int rc, const char *what
     return dbk_fail_os(err, DAYBOOK_BACKEND, -rc, "%s: %s", log->path, what);
 }
 
-/* A prepared segment behind everything that holds bytes; NULL: none. */
-static const struct dbk_scan_segment *blank_segment(const struct dbk_scan *scan,
+/* A prepared segment behind everything that holds bytes; NULL: none that is large enough. */
+static const struct dbk_scan_segment *blank_segment(const struct dbk_log *log,
+                                                    const struct dbk_scan *scan,
                                                     const struct dbk_scan_end *end)
 {
     const struct dbk_scan_segment *found = NULL;
     for (uint32_t i = scan->count; i-- > 0;) {
         const struct dbk_scan_segment *segment = &scan->segments[i];
         if (segment->segment_no <= end->segment_no || !segment->blank ||
-            segment->size_bytes != segment->segment_bytes) {
+            segment->size_bytes != segment->segment_bytes ||
+            !dbk_segment_suffices(log, segment->segment_bytes)) {
             break;
         }
         found = segment;
@@ -440,7 +454,7 @@ static enum daybook_code target_segment(struct dbk_log *log, const struct dbk_sc
                                         const struct dbk_scan_end *end, struct dbk_spare *ret,
                                         struct daybook_error *err)
 {
-    const struct dbk_scan_segment *blank = blank_segment(scan, end);
+    const struct dbk_scan_segment *blank = blank_segment(log, scan, end);
     if (blank != NULL) {
         *ret = (struct dbk_spare){.file = open_tail(log, blank->segment_no),
                                   .segment_no = blank->segment_no,
@@ -594,7 +608,7 @@ static enum daybook_code begin_epoch(struct dbk_log *log, const struct dbk_scan 
     if (code != DAYBOOK_OK) {
         return code;
     }
-    const struct dbk_scan_segment *blank = blank_segment(scan, end);
+    const struct dbk_scan_segment *blank = blank_segment(log, scan, end);
     while (blank != NULL && blank < scan->segments + scan->count &&
            blank->segment_no <= log->tail.segment_no) {
         blank++;
