@@ -397,20 +397,9 @@ static void test_P5_as_many_as_it_takes(struct contract_world *world)
     assert_int_equal(journal_figures(world).dropped, 4);
 }
 
-/* One seal of the log engine forgets what fits its FORGET frames, and gives up there (P4), or refuses for
- * good (P5). To be taken out when it goes on in steps. */
-static void known_to_fail_on_a_log(const struct contract_world *world)
-{
-    if (world->engine->durable) {
-        print_message(
-            "# skipped: known to fail: one commit forgets no more than fits its frames\n");
-        skip();
-    }
-}
-
+/* One commit of the log engine forgets no more than its frames hold: it goes on in steps. */
 static void test_P4_a_limit_lowered_by_far(struct contract_world *world)
 {
-    known_to_fail_on_a_log(world);
     with_limit(world, 3000, DAYBOOK_POLICY_REFUSE);
     put_many(world, "e", 3000, NULL);
     assert_int_equal(deliver_all(world, "billing"), 3000);
@@ -425,7 +414,6 @@ static void test_P4_a_limit_lowered_by_far(struct contract_world *world)
 
 static void test_P5_a_limit_lowered_by_far(struct contract_world *world)
 {
-    known_to_fail_on_a_log(world);
     with_limit(world, 3000, DAYBOOK_POLICY_DROP_OLDEST);
     put_many(world, "e", 3000, NULL);
     enrol(world, "billing");

@@ -59,6 +59,7 @@ enum stop {
     STOP_MORE,  /* a step's worth was staged */
     STOP_GROUP, /* goes on when the group has ended */
     STOP_SPACE, /* goes on when there is space */
+    STOP_ROOM,  /* goes on when more was given up */
     STOP_STORED /* events[next] has to be compared with `stored` */
 };
 
@@ -213,6 +214,60 @@ static void attach(struct dbk_stage *stage, struct daybook_submission *submissio
 
 static void store_cursor(struct daybook_submission *submission, const struct cursor *cursor);
 
+/* [stage] Attaches a submission to what it waits for; without one the group is referenced. */
+static void wait_for(struct dbk_log *log, const struct cursor *cursor,
+                     struct daybook_submission *submission, struct dbk_stage *waits_for,
+                     struct step *ret)
+{
+    if (submission != NULL) {
+        store_cursor(submission, cursor);
+        if (waits_for != NULL) {
+            attach(waits_for, submission);
+        } else if (ret->stop == STOP_SPACE) {
+            submission->next_ = log->stalled;
+            log->stalled = submission;
+        }
+    } else if (waits_for != NULL) {
+        atomic_fetch_add(&waits_for->group->refs, 1);
+        ret->group = waits_for->group;
+    }
+}
+
+/* max_events was lowered by far: gives up one step of what is over it (P4, P5), and waits for that. */
+static void room_step(struct dbk_log *log, struct cursor *cursor,
+                      struct daybook_submission *submission, struct step *ret)
+{
+    bool drops = log->head.capacity.policy == DAYBOOK_POLICY_DROP_OLDEST;
+    struct dbk_stage *waits_for = NULL;
+    enum daybook_limit limit = DAYBOOK_LIMIT_EVENTS;
+    ret->stop = STOP_MORE;
+    dbk_mutex_lock(&log->state_lock);
+    dbk_mutex_lock(&log->stage_lock);
+    ret->space_seen = atomic_load(&log->space_word);
+    if (!dbk_log_has_failed(log) && dbk_needs_steps(log)) {
+        enum dbk_fit fit = dbk_stage_fit(log, dbk_give_up_bytes(log), 0);
+        bool refused = fit == DBK_FIT_NO_SPACE;
+        if (refused) {
+            limit = space_limit(log);
+        } else if (fit == DBK_FIT_OK) {
+            refused = !dbk_give_up(log, cursor->now_us,
+                                   drops ? DBK_GIVE_UP_DROPPABLE : DBK_GIVE_UP_DELIVERED);
+        }
+        if (refused) {
+            at_capacity(log, limit, &cursor->results[cursor->next++]);
+            cursor->other_id_count = 0;
+        } else if (fit == DBK_FIT_WAIT_SPACE) {
+            ret->stop = STOP_SPACE;
+        } else {
+            ret->stop = STOP_GROUP;
+            waits_for = log->open_stage;
+        }
+    }
+    wait_for(log, cursor, submission, waits_for, ret);
+    dbk_mutex_unlock(&log->stage_lock);
+    dbk_mutex_unlock(&log->state_lock);
+}
+
 /* Stages what it can of the batch into one group. With `submission` it is attached to what it waits for
  * in the same hold (but for STOP_STORED with nothing staged, and STOP_DONE likewise); without one the
  * group is referenced. */
@@ -261,6 +316,10 @@ static void stage_step(struct dbk_log *log, struct cursor *cursor,
             cursor->other_id_count = 0;
             continue;
         }
+        if (forget && dbk_needs_steps(log)) {
+            ret->stop = STOP_ROOM;
+            break;
+        }
         enum dbk_fit fit = dbk_stage_fit(log, 0, dbk_event_frame_bytes(event));
         if (fit == DBK_FIT_NO_SPACE) {
             at_capacity(log, space_limit(log), result);
@@ -285,19 +344,14 @@ static void stage_step(struct dbk_log *log, struct cursor *cursor,
     if (ret->staged && ret->stop == STOP_STORED) {
         dbk_segment_unpin(log, ret->stored.place.segment_no);
     }
-    if (submission != NULL) {
-        store_cursor(submission, cursor);
-        if (waits_for != NULL) {
-            attach(waits_for, submission);
-        } else if (ret->stop == STOP_SPACE) {
-            submission->next_ = log->stalled;
-            log->stalled = submission;
-        }
-    } else if (waits_for != NULL) {
-        atomic_fetch_add(&waits_for->group->refs, 1);
-        ret->group = waits_for->group;
+    bool needs_room = ret->stop == STOP_ROOM && waits_for == NULL;
+    if (!needs_room) {
+        wait_for(log, cursor, submission, waits_for, ret);
     }
     dbk_mutex_unlock(&log->stage_lock);
+    if (needs_room) {
+        room_step(log, cursor, submission, ret);
+    }
     if (refused_full && atomic_load(&dbk_state_room(log->state)->givable) > 0) {
         /* More is stored than a lowered limit allows, and not all of it can be given up: what can is,
          * and that stays so (P4). */

@@ -21,8 +21,9 @@
 
 enum {
     GROUPS_READY = 256,
-    PREFETCH_AHEAD = 8, /* events that a publication looks ahead */
-    PUBLISH_STEP = 32   /* events published under one hold of the stage lock */
+    GIVE_UP_STEP = 4096, /* events given up under one hold, ahead of an append */
+    PREFETCH_AHEAD = 8,  /* events that a publication looks ahead */
+    PUBLISH_STEP = 32    /* events published under one hold of the stage lock */
 };
 
 /* ---- groups ------------------------------------------------------------------------------------ */
@@ -456,6 +457,24 @@ static void cut_events(struct dbk_log *log, struct dbk_stage *stage, uint64_t co
     }
 }
 
+/* [state+stage] By how many events one more would exceed max_events. */
+static uint64_t over_limit(const struct dbk_log *log)
+{
+    uint64_t total = atomic_load(&dbk_state_room(log->state)->stored) + log->staged_total + 1;
+    return total > log->head.capacity.events_max ? total - log->head.capacity.events_max : 0;
+}
+
+/* [state+stage] P5: drops so many events, or none where their frames or leases would not fit. */
+static uint32_t drop(struct dbk_log *log, uint32_t events, int64_t now_us,
+                     struct dbk_forget_list *list, uint32_t *ret_orphans)
+{
+    uint32_t cap = forget_cap(log);
+    uint32_t live = dbk_state_orphans(log->state, now_us, NULL, 0);
+    uint32_t left = live < dbk_orphans_cap(log) ? dbk_orphans_cap(log) - live : 0;
+    return dbk_state_drop(log->state, events, now_us, list, log->orphans, left < cap ? left : cap,
+                          ret_orphans);
+}
+
 /* [state+stage] P3, P4, P5: makes room for the events of this group, and cuts those for which there is
  * none any more. Appends the FORGET frames to the stage. */
 static void choose_room(struct dbk_log *log, struct dbk_stage *stage)
@@ -480,10 +499,7 @@ static void choose_room(struct dbk_log *log, struct dbk_stage *stage)
     }
     if (total > events_max && log->head.capacity.policy == DAYBOOK_POLICY_DROP_OLDEST &&
         total - events_max <= cap) {
-        uint32_t live = dbk_state_orphans(log->state, stage->now_us, NULL, 0);
-        uint32_t left = live < dbk_orphans_cap(log) ? dbk_orphans_cap(log) - live : 0;
-        total -= dbk_state_drop(log->state, (uint32_t)(total - events_max), stage->now_us, list,
-                                log->orphans, left < cap ? left : cap, &orphans);
+        total -= drop(log, (uint32_t)(total - events_max), stage->now_us, list, &orphans);
         stage->sync_required = true;
     }
     if (total > events_max) {
@@ -497,32 +513,53 @@ static void choose_room(struct dbk_log *log, struct dbk_stage *stage)
     }
 }
 
+size_t dbk_give_up_bytes(const struct dbk_log *log)
+{
+    return forget_reserve(log);
+}
+
+bool dbk_needs_steps(const struct dbk_log *log)
+{
+    uint64_t over = over_limit(log);
+    return over > (uint64_t)log->open_stage->forget_needed + 1 && over > forget_cap(log);
+}
+
+bool dbk_give_up(struct dbk_log *log, int64_t now_us, enum dbk_give_up what)
+{
+    struct dbk_stage *stage = log->open_stage;
+    struct dbk_forget_list *list = &log->forget;
+    size_t frames = DBK_FORGET_REASONS * DBK_FORGET_FRAME_BYTES(0, 0);
+    uint32_t orphans = 0;
+    list->count = 0;
+    list->max = what == DBK_GIVE_UP_DROPPABLE ? forget_cap(log)
+                                              : (uint32_t)((forget_reserve(log) - frames) / 16);
+    dbk_state_prune(log->state, dbk_log_prune_now(log, now_us), DBK_PRUNE_AT_APPEND, list);
+    uint64_t over = over_limit(log);
+    dbk_state_reclaim(log->state, over < GIVE_UP_STEP ? (uint32_t)over : GIVE_UP_STEP, list);
+    over = over_limit(log);
+    if (what == DBK_GIVE_UP_DROPPABLE &&
+        over <= atomic_load(&dbk_state_room(log->state)->droppable)) {
+        /* As many as their leases leave room for. */
+        uint32_t n = over < GIVE_UP_STEP ? (uint32_t)over : GIVE_UP_STEP;
+        while (n > 0 && drop(log, n, now_us, list, &orphans) == 0) {
+            n /= 2;
+        }
+        stage->sync_required = stage->sync_required || n > 0;
+    }
+    if (list->count > 0) {
+        stage->delivery_len += dbk_forget_frames(log, stage->delivery + stage->delivery_len, list,
+                                                 log->orphans, orphans);
+    }
+    return list->count > 0;
+}
+
 void dbk_make_room_refused(struct dbk_log *log, int64_t now_us)
 {
-    const struct dbk_room *room = dbk_state_room(log->state);
-    size_t frames = DBK_FORGET_REASONS * DBK_FORGET_FRAME_BYTES(0, 0);
-    uint32_t step = (uint32_t)((log->delivery_area / 4 - frames) / 16);
-    struct dbk_forget_list *list = &log->forget;
-    bool done = false;
     dbk_mutex_lock(&log->state_lock);
     dbk_mutex_lock(&log->stage_lock);
-    if (!dbk_log_has_failed(log) && !log->read_only &&
-        dbk_stage_fit(log, frames + 16 * (size_t)step, 0) == DBK_FIT_OK) {
-        list->count = 0;
-        list->max = step;
-        dbk_state_prune(log->state, dbk_log_prune_now(log, now_us), DBK_PRUNE_AT_APPEND, list);
-        uint64_t total = atomic_load(&room->stored) + log->staged_total + 1;
-        if (total > log->head.capacity.events_max) {
-            uint64_t over = total - log->head.capacity.events_max;
-            dbk_state_reclaim(log->state, over < step ? (uint32_t)over : step, list);
-        }
-        done = list->count > 0;
-        if (done) {
-            struct dbk_stage *stage = log->open_stage;
-            stage->delivery_len +=
-                dbk_forget_frames(log, stage->delivery + stage->delivery_len, list, NULL, 0);
-        }
-    }
+    bool done = !dbk_log_has_failed(log) && !log->read_only &&
+                dbk_stage_fit(log, dbk_give_up_bytes(log), 0) == DBK_FIT_OK &&
+                dbk_give_up(log, now_us, DBK_GIVE_UP_DELIVERED);
     dbk_mutex_unlock(&log->stage_lock);
     dbk_mutex_unlock(&log->state_lock);
     if (done) {

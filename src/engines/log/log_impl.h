@@ -262,6 +262,15 @@ enum daybook_code dbk_commit_wait(struct dbk_log *log, struct dbk_group *group,
                                   enum dbk_wait_for level, int64_t deadline_us);
 /* Sees to it that what is staged is committed, without waiting. */
 void dbk_commit_kick(struct dbk_log *log);
+/* [stage] Whether max_events was lowered so far that more has to be given up than the seal of an append
+ * can: it is given up in steps before the append is staged. */
+bool dbk_needs_steps(const struct dbk_log *log);
+enum dbk_give_up { DBK_GIVE_UP_DELIVERED, DBK_GIVE_UP_DROPPABLE };
+/* [stage] Bytes of the delivery area that a step may take. */
+size_t dbk_give_up_bytes(const struct dbk_log *log);
+/* [state+stage] One step, into the open stage: prunes, gives up, and drops what the policy lets it (P3 to
+ * P5), as far as one more event would exceed the limit. False: there was nothing. */
+bool dbk_give_up(struct dbk_log *log, int64_t now_us, enum dbk_give_up what);
 /* An append was refused by max_events while delivered events are stored: prunes and gives up what it
  * would have, which does not help it but stays so (P3, P4). */
 void dbk_make_room_refused(struct dbk_log *log, int64_t now_us);

@@ -617,6 +617,68 @@ static void test_O1_a_record_that_rotted_holds_up_nothing(void **state)
     fixture_free(f);
 }
 
+/* ---- a limit lowered by far -------------------------------------------------------------------------- */
+
+static void test_P4_P5_a_limit_lowered_by_far_and_nobody_waits(void **state)
+{
+    enum { N = 150, LEFT = 5 };
+    (void)state;
+    for (int policy = DAYBOOK_POLICY_REFUSE; policy <= DAYBOOK_POLICY_DROP_OLDEST; policy++) {
+        struct fixture *f = fixture_new();
+        struct daybook_append_result results[2] = {{.code = DAYBOOK_OK}};
+        struct daybook_append_queue *queue;
+        struct daybook_journal_stats stats;
+        struct event_text texts[2];
+        struct daybook_event events[2];
+        struct daybook_batch *batch;
+        struct daybook_claim claim = {
+            .consumer = "billing", .events_max = N, .key_run = 1, .lease_ms = 1000000};
+        struct daybook_hand_out set[N];
+        enum daybook_code codes[N];
+        unsigned handed = 0;
+        f->options.capacity.policy = (enum daybook_capacity_policy)policy;
+        fixture_open(f);
+        assert_int_equal(daybook_batch_new(N, 64 * 1024, 8 * 1024, &batch, NULL), DAYBOOK_OK);
+        for (unsigned i = 0; i < N; i++) {
+            assert_int_equal(append(f, i, i, results), DAYBOOK_OK);
+        }
+        while (handed < N) {
+            assert_int_equal(daybook_journal_claim(f->journal, &claim, NOW_US, DAYBOOK_NO_DEADLINE,
+                                                   batch, &f->err),
+                             DAYBOOK_OK);
+            for (size_t i = 0; i < batch->count; i++) {
+                set[handed++] = (struct daybook_hand_out){batch->deliveries[i].position,
+                                                          batch->deliveries[i].token};
+            }
+        }
+        if (policy == DAYBOOK_POLICY_REFUSE) { /* delivered; else all are leased, and dropped so */
+            assert_int_equal(daybook_journal_ack(f->journal, "billing", set, N, NOW_US,
+                                                 DAYBOOK_NO_DEADLINE, codes, &f->err),
+                             DAYBOOK_OK);
+        }
+        assert_int_equal(daybook_journal_close(f->journal, &f->err), DAYBOOK_OK);
+        f->options.capacity.events_max = LEFT;
+        fixture_open(f);
+        assert_int_equal(daybook_append_queue_new(f->journal, &queue, NULL), DAYBOOK_OK);
+        for (unsigned i = 0; i < 2; i++) {
+            events[i] = make_event(&texts[i], N + i, 0, 100);
+        }
+        struct daybook_submission submission = {.events = events, .results = results, .count = 2};
+        memset(results, 0, sizeof(results));
+        daybook_journal_submit(f->journal, queue, &submission, NOW_US);
+        drain_one(f, queue);
+        assert_int_equal(results[0].code, DAYBOOK_OK);
+        assert_int_equal(results[1].code, DAYBOOK_OK);
+        assert_int_equal(daybook_journal_stats(f->journal, NOW_US, &stats, NULL), DAYBOOK_OK);
+        assert_int_equal(stats.stored_events, LEFT);
+        assert_int_equal(policy == DAYBOOK_POLICY_REFUSE ? stats.reclaimed : stats.dropped,
+                         N + 2 - LEFT);
+        daybook_append_queue_free(queue);
+        daybook_batch_free(batch);
+        fixture_free(f);
+    }
+}
+
 /* ---- frames that have to fit ------------------------------------------------------------------------- */
 
 static void test_C7_a_claim_fits_its_batch_behind_a_malformed_event(void **state)
@@ -906,6 +968,7 @@ int main(void)
         cmocka_unit_test(test_A4_a_full_disk_refuses_appends_while_delivery_goes_on),
         cmocka_unit_test(test_O1_the_trail_outlives_its_segment),
         cmocka_unit_test(test_O1_a_record_that_rotted_holds_up_nothing),
+        cmocka_unit_test(test_P4_P5_a_limit_lowered_by_far_and_nobody_waits),
         cmocka_unit_test(test_C7_a_claim_fits_its_batch_behind_a_malformed_event),
         cmocka_unit_test(test_C6_a_full_claim_that_condemns_as_many),
         cmocka_unit_test(test_A4_a_mark_takes_no_room_that_a_verdict_counts_on),
