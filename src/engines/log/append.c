@@ -245,7 +245,7 @@ static void room_step(struct dbk_log *log, struct cursor *cursor,
     dbk_mutex_lock(&log->stage_lock);
     ret->space_seen = atomic_load(&log->space_word);
     if (!dbk_log_has_failed(log) && dbk_needs_steps(log)) {
-        enum dbk_fit fit = dbk_stage_fit(log, dbk_give_up_bytes(log), 0);
+        enum dbk_fit fit = dbk_stage_fit(log, dbk_give_up_bytes(log), 0, DBK_OF_CALLERS);
         bool refused = fit == DBK_FIT_NO_SPACE;
         if (refused) {
             limit = space_limit(log);
@@ -320,7 +320,7 @@ static void stage_step(struct dbk_log *log, struct cursor *cursor,
             ret->stop = STOP_ROOM;
             break;
         }
-        enum dbk_fit fit = dbk_stage_fit(log, 0, dbk_event_frame_bytes(event));
+        enum dbk_fit fit = dbk_stage_fit(log, 0, dbk_event_frame_bytes(event), DBK_OF_CALLERS);
         if (fit == DBK_FIT_NO_SPACE) {
             at_capacity(log, space_limit(log), result);
             cursor->other_id_count = 0;
@@ -449,6 +449,12 @@ enum daybook_code dbk_log_append_batch(struct daybook_journal *j,
             finalize(&cursor, code, ended ? step.group->cut_from : 0,
                      ended ? step.group->retained : 0);
             dbk_group_unref(log, step.group);
+            if (step.stop == STOP_GROUP && !step.staged) {
+                /* Answered is not yet published: whose end this waits for holds the state lock until then,
+                 * and asking again and again before that would only stand in its way. */
+                dbk_mutex_lock(&log->state_lock);
+                dbk_mutex_unlock(&log->state_lock);
+            }
         } else if (step.stop == STOP_STORED) {
             compare_stored(log, &cursor, &step.stored);
         } else if (step.stop == STOP_SPACE && !dbk_space_wait(log, step.space_seen, deadline_us)) {

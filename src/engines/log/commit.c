@@ -193,7 +193,16 @@ bool dbk_segment_suffices(const struct dbk_log *log, uint32_t segment_bytes)
            segment_bytes;
 }
 
-enum dbk_fit dbk_stage_fit(const struct dbk_log *log, size_t delivery_bytes, size_t event_bytes)
+/* Bytes of the tail that only housekeeping may take while nothing stands prepared behind it. */
+static size_t housekeeping_reserve(const struct dbk_log *log)
+{
+    enum { LEAST = 3 * DBK_BLOCK_BYTES, MOST = 16 * DBK_BLOCK_BYTES };
+    size_t bytes = log->tail_segment_bytes / 32;
+    return bytes < LEAST ? LEAST : (bytes > MOST ? MOST : bytes);
+}
+
+enum dbk_fit dbk_stage_fit(const struct dbk_log *log, size_t delivery_bytes, size_t event_bytes,
+                           enum dbk_whose whose)
 {
     const struct dbk_stage *stage = log->open_stage;
     size_t delivery = stage->delivery_len + delivery_bytes;
@@ -212,7 +221,9 @@ enum dbk_fit dbk_stage_fit(const struct dbk_log *log, size_t delivery_bytes, siz
     bool has_spare = log->spare.file >= 0;
     /* Without a whole segment prepared behind the tail the last quarter of the tail is kept for
      * deliveries and verdicts: a full disk must not keep a journal from being emptied (2.6). */
-    size_t kept = event_bytes > 0 && !has_spare ? log->tail_segment_bytes / 4 : 0;
+    size_t kept = event_bytes > 0 ? log->tail_segment_bytes / 4 : 0;
+    kept += whose == DBK_OF_CALLERS ? housekeeping_reserve(log) : 0;
+    kept = has_spare ? 0 : kept;
     if (need + kept <= log->tail_room) {
         return DBK_FIT_OK;
     }
@@ -558,7 +569,7 @@ void dbk_make_room_refused(struct dbk_log *log, int64_t now_us)
     dbk_mutex_lock(&log->state_lock);
     dbk_mutex_lock(&log->stage_lock);
     bool done = !dbk_log_has_failed(log) && !log->read_only &&
-                dbk_stage_fit(log, dbk_give_up_bytes(log), 0) == DBK_FIT_OK &&
+                dbk_stage_fit(log, dbk_give_up_bytes(log), 0, DBK_OF_CALLERS) == DBK_FIT_OK &&
                 dbk_give_up(log, now_us, DBK_GIVE_UP_DELIVERED);
     dbk_mutex_unlock(&log->stage_lock);
     dbk_mutex_unlock(&log->state_lock);

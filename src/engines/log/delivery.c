@@ -28,8 +28,8 @@ void dbk_stage_unlock(struct dbk_log *log)
 
 /* Takes state and stage so that `bytes` of delivery frames fit, waiting where they do not. On OK both
  * are held. */
-enum daybook_code dbk_stage_lock_with_room(struct dbk_log *log, size_t bytes, int64_t deadline_us,
-                                           struct daybook_error *err)
+enum daybook_code dbk_stage_lock_with_room(struct dbk_log *log, size_t bytes, enum dbk_whose whose,
+                                           int64_t deadline_us, struct daybook_error *err)
 {
     /* More would never fit, and the wait for it never end. */
     dbk_assert(bytes <= log->delivery_area - log->delivery_area / 4);
@@ -40,7 +40,7 @@ enum daybook_code dbk_stage_lock_with_room(struct dbk_log *log, size_t bytes, in
             dbk_stage_unlock(log);
             return dbk_log_failed(log, err);
         }
-        enum dbk_fit fit = dbk_stage_fit(log, bytes, 0);
+        enum dbk_fit fit = dbk_stage_fit(log, bytes, 0, whose);
         if (fit == DBK_FIT_OK) {
             return DAYBOOK_OK;
         }
@@ -134,8 +134,8 @@ static enum daybook_code ensure_registered(struct dbk_log *log, const struct day
     if (*ret_id != 0 && claim->events_max > 0) {
         return DAYBOOK_OK;
     }
-    enum daybook_code code =
-        dbk_stage_lock_with_room(log, DBK_ADMIN_REGISTER_FRAME_BYTES, deadline_us, err);
+    enum daybook_code code = dbk_stage_lock_with_room(log, DBK_ADMIN_REGISTER_FRAME_BYTES,
+                                                      DBK_OF_CALLERS, deadline_us, err);
     if (code != DAYBOOK_OK) {
         return code;
     }
@@ -432,7 +432,7 @@ enum daybook_code dbk_log_claim(struct daybook_journal *j, const struct daybook_
     size_t bytes = DBK_CLAIM_FRAME_BYTES(walk->pick_count) +
                    DBK_QUARANTINE_FRAME_BYTES_MIN *
                        (walk->condemned_count < cap ? walk->condemned_count : cap);
-    code = dbk_stage_lock_with_room(log, bytes, deadline_us, err);
+    code = dbk_stage_lock_with_room(log, bytes, DBK_OF_CALLERS, deadline_us, err);
     if (code != DAYBOOK_OK) {
         dbk_mutex_lock(&log->state_lock);
         dbk_walk_end(log->state, walk);
@@ -537,7 +537,7 @@ enum daybook_code dbk_log_settle(struct daybook_journal *j, const char *consumer
     enum daybook_code code = DAYBOOK_OK;
     for (size_t done = 0; done < count && code == DAYBOOK_OK;) {
         size_t n = count - done < step ? count - done : step;
-        code = dbk_stage_lock_with_room(log, frames + 24 * n, deadline_us, err);
+        code = dbk_stage_lock_with_room(log, frames + 24 * n, DBK_OF_CALLERS, deadline_us, err);
         if (code != DAYBOOK_OK) {
             break;
         }
@@ -568,8 +568,8 @@ enum daybook_code dbk_log_quarantine(struct daybook_journal *j, const char *cons
     for (size_t i = 0; i < words.len; i++) {
         text[i] = words.data[i] == '\0' ? ' ' : words.data[i];
     }
-    enum daybook_code code =
-        dbk_stage_lock_with_room(log, DBK_QUARANTINE_FRAME_BYTES_MAX, deadline_us, err);
+    enum daybook_code code = dbk_stage_lock_with_room(log, DBK_QUARANTINE_FRAME_BYTES_MAX,
+                                                      DBK_OF_CALLERS, deadline_us, err);
     if (code != DAYBOOK_OK) {
         return code;
     }
@@ -673,7 +673,8 @@ enum daybook_code dbk_log_maintain(struct daybook_journal *j, int64_t now_us, in
     uint64_t pruned = 0;
     enum daybook_code code;
     for (;;) {
-        code = dbk_stage_lock_with_room(log, frames + 16 * (size_t)step, deadline_us, err);
+        code = dbk_stage_lock_with_room(log, frames + 16 * (size_t)step, DBK_OF_HOUSEKEEPING,
+                                        deadline_us, err);
         if (code != DAYBOOK_OK) {
             break;
         }

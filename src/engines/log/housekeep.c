@@ -93,33 +93,47 @@ bool dbk_prepare_spare(struct dbk_log *log)
     return space == DBK_SPACE_OK;
 }
 
-/* max_bytes is reached: delivered events are given up, lowest first, until the oldest segment is empty
- * (P4). Without relocation an undelivered event keeps its segment, so only a front that is delivered
- * helps. */
-static bool relieve_bytes(struct dbk_log *log)
+/* [state+stage] Whether the oldest stored event stands in the lowest segment that holds any, is delivered,
+ * and a step of giving up fits. */
+static bool front_is_delivered(struct dbk_log *log, uint32_t segment_no, size_t bytes)
 {
     struct dbk_state_stats stats;
-    size_t frames = DBK_FORGET_REASONS * DBK_FORGET_FRAME_BYTES(0, 0);
-    uint32_t step = (uint32_t)((log->delivery_area / 4 - frames) / 16);
-    bool done = false;
-    dbk_mutex_lock(&log->state_lock);
-    dbk_mutex_lock(&log->stage_lock);
     dbk_state_stats(log->state, &stats);
-    if (stats.stored_events > 0 &&
-        dbk_stage_fit(log, frames + 16 * (size_t)step, 0) == DBK_FIT_OK &&
-        dbk_state_first_givable(log->state) == stats.oldest_position) {
-        struct dbk_stage *stage = log->open_stage;
-        log->forget.count = 0;
-        log->forget.max = step;
-        dbk_state_reclaim(log->state, step, &log->forget);
-        if (log->forget.count > 0) {
-            stage->delivery_len += dbk_forget_frames(log, stage->delivery + stage->delivery_len,
-                                                     &log->forget, NULL, 0);
-            done = true;
+    return stats.stored_events > 0 && dbk_state_segment_events(log->state, segment_no) > 0 &&
+           dbk_state_first_givable(log->state) == stats.oldest_position &&
+           dbk_stage_fit(log, bytes, 0, DBK_OF_HOUSEKEEPING) == DBK_FIT_OK;
+}
+
+/* max_bytes is reached: delivered events are given up, lowest first, until the oldest segment is empty
+ * (P4), in steps that share a group as far as nobody commits between. Without relocation an undelivered
+ * event keeps its segment, so only a front that is delivered helps. */
+static bool relieve_bytes(struct dbk_log *log)
+{
+    enum { STEPS_MAX = 256, STEP_EVENTS = 1024, STEP_RANGES = 16 };
+    size_t bytes = DBK_FORGET_REASONS * DBK_FORGET_FRAME_BYTES(0, 0) + 16 * STEP_RANGES;
+    uint32_t second;
+    uint32_t lowest = dbk_segment_lowest(log, &second);
+    bool done = false;
+    bool more = true;
+    for (unsigned i = 0; more && i < STEPS_MAX; i++) {
+        dbk_mutex_lock(&log->state_lock);
+        dbk_mutex_lock(&log->stage_lock);
+        more = !dbk_log_has_failed(log) && front_is_delivered(log, lowest, bytes);
+        if (more) {
+            struct dbk_stage *stage = log->open_stage;
+            log->forget.count = 0;
+            log->forget.max = STEP_RANGES;
+            dbk_state_reclaim(log->state, STEP_EVENTS, &log->forget);
+            more = log->forget.count > 0;
+            done = done || more;
+            if (more) {
+                stage->delivery_len += dbk_forget_frames(log, stage->delivery + stage->delivery_len,
+                                                         &log->forget, NULL, 0);
+            }
         }
+        dbk_mutex_unlock(&log->stage_lock);
+        dbk_mutex_unlock(&log->state_lock);
     }
-    dbk_mutex_unlock(&log->stage_lock);
-    dbk_mutex_unlock(&log->state_lock);
     if (done) {
         dbk_commit_kick(log);
     }
@@ -193,7 +207,8 @@ static uint32_t lowest_needed(struct dbk_log *log)
 static bool log_trim(struct dbk_log *log, uint32_t lowest)
 {
     dbk_mutex_lock(&log->stage_lock);
-    if (dbk_log_has_failed(log) || dbk_stage_fit(log, DBK_TRIM_FRAME_BYTES, 0) != DBK_FIT_OK) {
+    if (dbk_log_has_failed(log) ||
+        dbk_stage_fit(log, DBK_TRIM_FRAME_BYTES, 0, DBK_OF_HOUSEKEEPING) != DBK_FIT_OK) {
         dbk_mutex_unlock(&log->stage_lock);
         return false;
     }

@@ -246,7 +246,11 @@ static inline bool dbk_log_has_failed(struct dbk_log *log)
 /* [stage] Whether `bytes` more of the delivery area and `event_bytes` of the event area fit and a
  * place for the group is certain. */
 enum dbk_fit { DBK_FIT_OK, DBK_FIT_GROUP_FULL, DBK_FIT_WAIT_SPACE, DBK_FIT_NO_SPACE };
-enum dbk_fit dbk_stage_fit(const struct dbk_log *log, size_t delivery_bytes, size_t event_bytes);
+/* Whose they are: what only housekeeping may take is left for the FORGET and the TRIM that make room
+ * again, so that a full journal can always be emptied. */
+enum dbk_whose { DBK_OF_CALLERS, DBK_OF_HOUSEKEEPING };
+enum dbk_fit dbk_stage_fit(const struct dbk_log *log, size_t delivery_bytes, size_t event_bytes,
+                           enum dbk_whose whose);
 
 /* [stage] Takes a reference on the group that what is staged now will go with. */
 struct dbk_group *dbk_group_ref_open(struct dbk_log *log);
@@ -329,8 +333,8 @@ uint64_t dbk_log_key_hash(const struct dbk_log *log, struct daybook_bytes name_s
 
 /* Takes state and stage so that `bytes` of delivery frames fit, waiting where they do not. On OK both
  * are held. */
-enum daybook_code dbk_stage_lock_with_room(struct dbk_log *log, size_t bytes, int64_t deadline_us,
-                                           struct daybook_error *err);
+enum daybook_code dbk_stage_lock_with_room(struct dbk_log *log, size_t bytes, enum dbk_whose whose,
+                                           int64_t deadline_us, struct daybook_error *err);
 /* [state+stage] Where the next delivery frame goes. */
 uint8_t *dbk_stage_frame_room(struct dbk_log *log);
 /* [state+stage] The frames there are `bytes` long. */

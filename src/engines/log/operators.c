@@ -28,6 +28,7 @@ static uint64_t find_position(struct dbk_log *log, struct daybook_bytes request_
     for (;;) {
         struct dbk_id_match match;
         bool found;
+        dbk_mutex_lock(&log->state_lock); /* what was answered is published once this is free */
         dbk_mutex_lock(&log->stage_lock);
         do {
             found = dbk_state_id_find(log->state, hash, &at, &match);
@@ -36,6 +37,7 @@ static uint64_t find_position(struct dbk_log *log, struct daybook_bytes request_
             dbk_segment_pin(log, match.place.segment_no);
         }
         dbk_mutex_unlock(&log->stage_lock);
+        dbk_mutex_unlock(&log->state_lock);
         if (!found) {
             return 0;
         }
@@ -152,7 +154,7 @@ static enum daybook_code perform(struct dbk_log *log, const struct act *act, int
         return dbk_fail(err, code, "%s: the stored event cannot be read", log->path);
     }
     code = dbk_stage_lock_with_room(log, DBK_ADMIN_FRAME_BYTES_MAX + DBK_FORGET_FRAME_BYTES(0, 0),
-                                    deadline_us, err);
+                                    DBK_OF_CALLERS, deadline_us, err);
     if (code != DAYBOOK_OK) {
         return code;
     }
@@ -465,7 +467,8 @@ bool dbk_trail_move(struct dbk_log *log, uint32_t lowest)
             continue;
         }
         size_t bytes = DBK_FRAME_HEADER_BYTES + 8 + (size_t)frame.len;
-        if (dbk_stage_lock_with_room(log, bytes, dbk_log_mono(log), NULL) != DAYBOOK_OK) {
+        if (dbk_stage_lock_with_room(log, bytes, DBK_OF_HOUSEKEEPING, dbk_log_mono(log), NULL) !=
+            DAYBOOK_OK) {
             moved_all = false;
             break;
         }
