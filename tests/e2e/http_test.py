@@ -181,24 +181,25 @@ def test_A4_at_capacity():
 
 
 def test_A4_disk():
-    with daemon(journal={"path": "data", "min_free_disk": "900TiB"}) as d:
+    with daemon() as d:
         d.start()
-        # No further segment is prepared; what stands prepared is used up first.
-        for number in range(200):
-            answer = d.post(event(f"e{number}", text="x" * 100_000))
-            if answer[0] != 201:
-                break
-        body = expect_problem(answer, 503, "usage_not_durable")
+        for number in range(5):
+            assert d.post(event(f"e{number}", text="x" * 100_000))[0] == 201
+        assert d.stop()[0] == 0
+        # Below its limit from the start: refused at once, whatever stands prepared.
+        d.config["journal"]["min_free_disk"] = "900TiB"
+        d.start()
+        body = expect_problem(d.post(event("more")), 503, "usage_not_durable")
         assert (body["reason"], body["limit"]) == ("at_capacity", "disk"), body
         # Delivery and what is decided by look-up go on.
         assert d.post(event("e0", text="x" * 100_000))[0] == 200
         d.drained()
-        assert len(d.rows()) == number
+        assert len(d.rows()) == 5
         assert d.stop()[0] == 0
         # It ends with room: the same directory, another limit.
         d.config["journal"]["min_free_disk"] = "1MiB"
         d.start()
-        assert d.post(event("a"))[0] == 201
+        assert d.post(event("more"))[0] == 201
 
 
 def test_J1_timed_out_then_already_present():

@@ -468,7 +468,7 @@ static void cut_events(struct dbk_log *log, struct dbk_stage *stage, uint64_t co
     }
 }
 
-/* [state+stage] By how many events one more would exceed max_events. */
+/* [stage] By how many events one more would exceed max_events. */
 static uint64_t over_limit(const struct dbk_log *log)
 {
     uint64_t total = atomic_load(&dbk_state_room(log->state)->stored) + log->staged_total + 1;
