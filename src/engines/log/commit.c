@@ -187,18 +187,18 @@ static size_t link_group_max(const struct dbk_log *log)
                         DBK_BLOCK_BYTES);
 }
 
-bool dbk_segment_suffices(const struct dbk_log *log, uint32_t segment_bytes)
-{
-    return DBK_BLOCK_BYTES + link_group_max(log) + dbk_round_up(log->group_max, DBK_BLOCK_BYTES) <=
-           segment_bytes;
-}
-
 /* Bytes of the tail that only housekeeping may take while nothing stands prepared behind it. */
 static size_t housekeeping_reserve(const struct dbk_log *log)
 {
     enum { LEAST = 3 * DBK_BLOCK_BYTES, MOST = 16 * DBK_BLOCK_BYTES };
     size_t bytes = log->tail_segment_bytes / 32;
     return bytes < LEAST ? LEAST : (bytes > MOST ? MOST : bytes);
+}
+
+bool dbk_segment_suffices(const struct dbk_log *log, uint32_t segment_bytes)
+{
+    return DBK_BLOCK_BYTES + link_group_max(log) + dbk_round_up(log->group_max, DBK_BLOCK_BYTES) <=
+           segment_bytes;
 }
 
 enum dbk_fit dbk_stage_fit(const struct dbk_log *log, size_t delivery_bytes, size_t event_bytes,
@@ -223,6 +223,7 @@ enum dbk_fit dbk_stage_fit(const struct dbk_log *log, size_t delivery_bytes, siz
      * deliveries and verdicts: a full disk must not keep a journal from being emptied (2.6). */
     size_t kept = event_bytes > 0 ? log->tail_segment_bytes / 4 : 0;
     kept += whose == DBK_OF_CALLERS ? housekeeping_reserve(log) : 0;
+    kept += whose == DBK_OF_HOUSEKEEPING ? DBK_BLOCK_BYTES : 0;
     kept = has_spare ? 0 : kept;
     if (need + kept <= log->tail_room) {
         return DBK_FIT_OK;
@@ -347,7 +348,8 @@ bool dbk_tail_write_mark(struct dbk_log *log, uint16_t flags)
 {
     dbk_mutex_lock(&log->stage_lock);
     /* What was staged meanwhile counts on the room that it saw, and its group says what the mark would. */
-    bool room = log->tail_room >= DBK_BLOCK_BYTES && stage_is_empty(log->open_stage);
+    size_t kept = flags == DBK_GROUP_NOTE && log->spare.file < 0 ? housekeeping_reserve(log) : 0;
+    bool room = log->tail_room >= DBK_BLOCK_BYTES + kept && stage_is_empty(log->open_stage);
     if (room) {
         log->tail_room -= DBK_BLOCK_BYTES;
     }

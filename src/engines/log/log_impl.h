@@ -246,9 +246,9 @@ static inline bool dbk_log_has_failed(struct dbk_log *log)
 /* [stage] Whether `bytes` more of the delivery area and `event_bytes` of the event area fit and a
  * place for the group is certain. */
 enum dbk_fit { DBK_FIT_OK, DBK_FIT_GROUP_FULL, DBK_FIT_WAIT_SPACE, DBK_FIT_NO_SPACE };
-/* Whose they are: what only housekeeping may take is left for the FORGET and the TRIM that make room
- * again, so that a full journal can always be emptied. */
-enum dbk_whose { DBK_OF_CALLERS, DBK_OF_HOUSEKEEPING };
+/* Whose they are: what only housekeeping may take is left for the FORGET that makes room again, and the
+ * last block for the TRIM, so that a full journal can always be emptied. */
+enum dbk_whose { DBK_OF_CALLERS, DBK_OF_HOUSEKEEPING, DBK_OF_TRIM };
 enum dbk_fit dbk_stage_fit(const struct dbk_log *log, size_t delivery_bytes, size_t event_bytes,
                            enum dbk_whose whose);
 
