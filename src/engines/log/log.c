@@ -478,7 +478,8 @@ static enum daybook_code open_log(const struct daybook_log_options *options,
         code = set_sizes(log, options, err);
     }
     if (code == DAYBOOK_OK) {
-        log->compare_buffer = malloc(log->event_area + DBK_BLOCK_BYTES);
+        /* What is stored may be from before a limit was lowered. */
+        log->compare_buffer = malloc(DBK_GROUP_BYTES_MAX + DBK_BLOCK_BYTES);
         if (dbk_stages_init(log) != DAYBOOK_OK || log->compare_buffer == NULL ||
             dbk_places_init(&log->places) != DAYBOOK_OK ||
             dbk_walk_new(DAYBOOK_CLAIM_EVENTS_MAX, &log->walks[0]) != DAYBOOK_OK) {

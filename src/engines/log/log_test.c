@@ -968,6 +968,37 @@ static void test_a_prepared_segment_that_is_too_small_holds_up_nothing(void **st
     fixture_free(f);
 }
 
+static void test_A3_a_stored_event_larger_than_the_limits_now_in_force(void **state)
+{
+    enum { RECORD = 120 * 1024 };
+    struct fixture *f = fixture_new();
+    struct daybook_append_result result;
+    struct event_text text;
+    char *record = malloc(RECORD);
+    (void)state;
+    f->options.threads = DAYBOOK_LOG_INLINE;
+    f->options.segment_bytes = 1024 * 1024;
+    f->options.capacity.events.event_bytes_max = 128 * 1024;
+    fixture_open(f);
+    struct daybook_event event = make_event(&text, 1, 0, 100);
+    memset(record, ' ', RECORD);
+    memcpy(record, text.record, event.record.len);
+    event.record = (struct daybook_bytes){record, RECORD};
+    assert_int_equal(
+        daybook_journal_append(f->journal, &event, NOW_US, DAYBOOK_NO_DEADLINE, &result, &f->err),
+        DAYBOOK_OK);
+    assert_int_equal(daybook_journal_close(f->journal, &f->err), DAYBOOK_OK);
+    f->options.segment_bytes = 64 * 1024;
+    f->options.capacity.events.event_bytes_max = 8 * 1024;
+    fixture_open(f);
+    assert_int_equal(append(f, 1, 0, &result), DAYBOOK_ALREADY_PRESENT);
+    assert_int_equal(append(f, 1, 1, &result), DAYBOOK_CONFLICT);
+    assert_int_equal(daybook_journal_close(f->journal, &f->err), DAYBOOK_OK);
+    fixture_open(f);
+    free(record);
+    fixture_free(f);
+}
+
 static void count_finding(void *user, const struct daybook_log_finding *finding)
 {
     print_message("# %s\n", finding->message);
@@ -1030,6 +1061,7 @@ int main(void)
         cmocka_unit_test(test_A4_a_mark_takes_no_room_that_a_verdict_counts_on),
         cmocka_unit_test(test_A4_too_little_disk_refuses_at_once),
         cmocka_unit_test(test_a_prepared_segment_that_is_too_small_holds_up_nothing),
+        cmocka_unit_test(test_A3_a_stored_event_larger_than_the_limits_now_in_force),
         cmocka_unit_test(test_a_full_tail_is_closed_in_the_prepared_segment),
         cmocka_unit_test(test_one_owner_a_directory),
     };
