@@ -147,22 +147,27 @@ static struct server daemon_start(const struct bench *bench)
     return server;
 }
 
+/* The value of a metric in the daemon's text. */
+static double metric(const char *answer, const char *series)
+{
+    const char *at = strstr(answer, series);
+
+    if (at != NULL) {
+        return strtod(at + strlen(series), NULL);
+    }
+    bench_die("the metrics lack %s", series);
+}
+
 /* Events of a commit group over the daemon's life, as its metrics say. */
 static double events_per_group(uint16_t port)
 {
-    static const char sum[] = "daybook_commit_batch_events_sum{journal=\"main\"} ";
-    static const char count[] = "daybook_commit_batch_events_count{journal=\"main\"} ";
     static char answer[METRICS_BYTES];
 
     if (load_get(port, "/metrics", answer, sizeof answer) != 200) {
         bench_die("the daemon has no metrics");
     }
-    const char *events = strstr(answer, sum);
-    const char *groups = strstr(answer, count);
-    if (events == NULL || groups == NULL) {
-        bench_die("the metrics do not count the events of a commit");
-    }
-    return strtod(events + sizeof sum - 1, NULL) / strtod(groups + sizeof count - 1, NULL);
+    return metric(answer, "daybook_commit_batch_events_sum{journal=\"main\"} ") /
+           metric(answer, "daybook_commit_batch_events_count{journal=\"main\"} ");
 }
 
 void bench_http(struct bench *bench)

@@ -16,8 +16,6 @@
 
 #define STEP_MS 5
 
-int fdatasync(int fd);
-
 /* What the file says now. */
 static void read_order(char *order, size_t room)
 {
@@ -44,21 +42,22 @@ static int is_segment(int fd)
     return strstr(path, ".dbl") != NULL;
 }
 
-__attribute__((visibility("default"))) int fdatasync(int fd)
+__attribute__((visibility("default"))) int fdatasync(int __fildes) /* as <unistd.h> calls it */
 {
     char order[64];
     int (*real)(int) = NULL;
     void *symbol = dlsym(RTLD_NEXT, "fdatasync");
 
     memcpy(&real, &symbol, sizeof real);
-    if (is_segment(fd)) {
+    if (is_segment(__fildes)) {
         read_order(order, sizeof order);
         if (strncmp(order, "fail", 4) == 0) {
             errno = EIO;
             return -1;
         }
         /* Slow until its time is over or the file says something else. */
-        for (long waited = 0; strncmp(order, "slow ", 5) == 0 && waited < atol(order + 5);
+        for (long waited = 0;
+             strncmp(order, "slow ", 5) == 0 && waited < strtol(order + 5, NULL, 10);
              waited += STEP_MS) {
             struct timespec step = {.tv_nsec = STEP_MS * 1000000L};
 
@@ -66,5 +65,5 @@ __attribute__((visibility("default"))) int fdatasync(int fd)
             read_order(order, sizeof order);
         }
     }
-    return real(fd);
+    return real(__fildes);
 }

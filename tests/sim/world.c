@@ -68,8 +68,10 @@ static bool recognise(struct world *w, const struct daybook_event *event, uint32
     if (event->request_id.len == 8) {
         memcpy(id, event->request_id.data, 8);
     }
-    uint32_t number = 0;
-    if (sscanf(id, "r-%6" SCNu32, &number) != 1 || number >= w->given_count) {
+    char *end = id;
+    unsigned long number_read = strncmp(id, "r-", 2) == 0 ? strtoul(id + 2, &end, 10) : 0;
+    uint32_t number = (uint32_t)number_read;
+    if (end == id || end == id + 2 || *end != '\0' || number_read >= w->given_count) {
         return world_fail(w, "an event that was never given: id \"%.*s\"",
                           (int)event->request_id.len, event->request_id.data);
     }
@@ -576,7 +578,7 @@ static bool look(struct world *w, struct found *f)
 
 bool world_compare(struct world *w)
 {
-    struct found f;
+    struct found f = {.count = 0};
     return look(w, &f);
 }
 
@@ -708,8 +710,8 @@ bool world_check(struct world *w)
 {
     static const struct world_cut kill = {.name = "kill", .kill = true};
     static const struct world_cut nothing = {.name = "nothing", .profile = SIM_KEEP_NOTHING};
-    struct found first;
-    struct found second;
+    struct found first = {.count = 0};
+    struct found second = {.count = 0};
     if (w->failure[0] != 0 || !verify(w, "after the crash")) {
         return false;
     }

@@ -452,7 +452,10 @@ bool dbk_trail_move(struct dbk_log *log, uint32_t lowest)
         struct dbk_frame frame;
         dbk_mutex_lock(&log->state_lock);
         const struct dbk_trail_entry *entry = dbk_places_trail(&log->places, i);
-        struct dbk_place place = entry == NULL ? (struct dbk_place){0} : entry->frame;
+        struct dbk_place place = {0};
+        if (entry != NULL) {
+            place = entry->frame;
+        }
         bool old = entry != NULL && place.segment_no < lowest &&
                    dbk_segment_pin_if_there(log, place.segment_no);
         dbk_mutex_unlock(&log->state_lock);
