@@ -22,7 +22,8 @@
 
 enum {
     SET_ASIDE_BYTES_MAX = 16 * 1024 * 1024,
-    RECENT_SEGMENTS = 4 /* whose pages are synced and dropped before they are read */
+    RECENT_SEGMENTS = 2 /* of the log, whose pages are synced and dropped before they are read: a
+                           segment is used only once the one before it was synced */
 };
 
 /* ---- replay ------------------------------------------------------------------------------------ */
@@ -275,8 +276,12 @@ static enum daybook_code replay_group(void *user, const struct dbk_scan_segment 
 static void read_the_medium(const struct dbk_log *log, const struct dbk_scan *scan)
 {
     char path[DBK_LOG_PATH_MAX];
-    uint32_t first = scan->count > RECENT_SEGMENTS ? scan->count - RECENT_SEGMENTS : 0;
-    for (uint32_t i = first; i < scan->count; i++) {
+    unsigned linked = 0;
+    for (uint32_t i = scan->count; i-- > 0 && linked < RECENT_SEGMENTS;) {
+        if (scan->segments[i].begins_blank) {
+            continue; /* prepared, and durable since: there is nothing newer in the cache */
+        }
+        linked += scan->segments[i].linked ? 1 : 0;
         dbk_segment_path(log, scan->segments[i].segment_no, ".dbl", path);
         int file = log->os->open(log->os, path, DBK_OPEN_WRITE);
         if (file >= 0) {

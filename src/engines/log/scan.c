@@ -19,7 +19,11 @@
 #include "base/error.h"
 #include "base/fault.h"
 
-enum { BUFFER_BYTES = 2 * DBK_GROUP_BYTES_MAX, PATH_BYTES = 4096 };
+enum {
+    BUFFER_BYTES = 2 * DBK_GROUP_BYTES_MAX,
+    LINK_BYTES_MAX = 256 * 1024, /* of a LINK group (docs/FORMAT.md) */
+    PATH_BYTES = 4096
+};
 
 bool dbk_all_zero(const uint8_t *p, size_t len)
 {
@@ -195,7 +199,7 @@ static enum daybook_code peek(struct dbk_scan *scan, struct dbk_scan_segment *se
     if (file < 0) {
         return read_failed(scan, err, file, name, 0);
     }
-    int64_t n = read_at(scan->os, file, scan->buffer, DBK_BLOCK_BYTES + DBK_GROUP_BYTES_MAX, 0);
+    int64_t n = read_at(scan->os, file, scan->buffer, DBK_BLOCK_BYTES + LINK_BYTES_MAX, 0);
     (void)scan->os->close(scan->os, file);
     if (n < 0) {
         return read_failed(scan, err, n, name, 0);
@@ -220,6 +224,7 @@ static enum daybook_code peek(struct dbk_scan *scan, struct dbk_scan_segment *se
     segment->salt = header.salt;
     const uint8_t *first = scan->buffer + DBK_BLOCK_BYTES;
     size_t have = (size_t)n - DBK_BLOCK_BYTES;
+    segment->begins_blank = dbk_all_zero(first, have < DBK_BLOCK_BYTES ? have : DBK_BLOCK_BYTES);
     if (have >= DBK_GROUP_HEADER_BYTES &&
         dbk_group_header_decode(first, header.salt, dbk_lsn(segment->segment_no, DBK_BLOCK_BYTES),
                                 &group) &&

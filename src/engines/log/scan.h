@@ -18,6 +18,7 @@ struct dbk_scan_segment {
     uint32_t segment_bytes; /* as its header says */
     uint64_t salt;
     bool linked;       /* its first group is a valid LINK */
+    bool begins_blank; /* the block of its first group is all zero */
     bool blank;        /* nothing but zeros behind its header (known after dbk_scan_run) */
     uint32_t used_end; /* behind the last byte that is not zero (likewise, tail segments only) */
     struct dbk_link_frame link;
