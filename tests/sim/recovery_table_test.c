@@ -694,6 +694,29 @@ static void test_g_missing_segment_is_refused(void **state)
     }
 }
 
+/* The last segment of the log is missing, and only the prepared one behind it says so (D7). */
+static void test_g_missing_last_segment_is_refused(void **state)
+{
+    (void)state;
+    uint64_t size;
+    struct world *w = killed_world(18, 7500);
+    unsigned last = 1;
+    char path[64];
+    for (unsigned i = 2; i < 10; i++) {
+        (void)snprintf(path, sizeof path, WORLD_PATH "/seg-%016x.dbl", i);
+        const uint8_t *bytes = sim_bytes(w->disk, SIM_MEDIUM, path, &size);
+        if (bytes != NULL && dbk_get_u32(bytes + BLOCK_BYTES) != 0) {
+            last = i;
+        }
+    }
+    (void)snprintf(path, sizeof path, WORLD_PATH "/seg-%016x.dbl", last + 1);
+    assert_non_null(sim_bytes(w->disk, SIM_MEDIUM, path, &size));
+    (void)snprintf(path, sizeof path, WORLD_PATH "/seg-%016x.dbl", last);
+    sim_remove_file(w->disk, path);
+    refuses(w, DAYBOOK_DAMAGED);
+    world_free(w);
+}
+
 static void test_g_missing_under_a_trim_is_fine(void **state)
 {
     (void)state;
@@ -845,6 +868,7 @@ int main(void)
         cmocka_unit_test(test_f_no_format_file),
         cmocka_unit_test(test_f_damaged_format_file),
         cmocka_unit_test(test_g_missing_segment_is_refused),
+        cmocka_unit_test(test_g_missing_last_segment_is_refused),
         cmocka_unit_test(test_g_missing_under_a_trim_is_fine),
         cmocka_unit_test(test_g_unlinked_segment_that_came_back),
         cmocka_unit_test(test_tmp_files_go_with_a_good_open_only),

@@ -841,9 +841,11 @@ void *dbk_committer_run(void *arg)
     struct dbk_log *log = arg;
     uint32_t seen = 0;
     for (;;) {
+        /* Read before the word: whoever handed something over did so before it was told to stop. */
+        bool stop = atomic_load(&log->stop) == DBK_STOP_ALL;
         uint32_t word = atomic_load(&log->committer_word);
         if (word == seen) {
-            if (atomic_load(&log->stop) != 0) {
+            if (stop) {
                 return NULL;
             }
             dbk_futex_wait(&log->committer_word, seen, -1);

@@ -178,7 +178,7 @@ bool dbk_fill_pause(struct dbk_log *log)
     if (!soon) {
         log->os->sleep_us(log->os, FILL_PAUSE_US);
     }
-    return atomic_load(&log->stop) == 0;
+    return atomic_load(&log->stop) == DBK_STOP_NONE;
 }
 
 /* ---- trimming ---------------------------------------------------------------------------------- */
@@ -291,7 +291,7 @@ void *dbk_housekeeper_run(void *arg)
 {
     enum { TICK_US = 50000 };
     struct dbk_log *log = arg;
-    while (atomic_load(&log->stop) == 0) {
+    while (atomic_load(&log->stop) == DBK_STOP_NONE) {
         uint32_t seen = atomic_load(&log->housekeeper_word);
         round_of(log);
         dbk_futex_wait(&log->housekeeper_word, seen, TICK_US);

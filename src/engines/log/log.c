@@ -425,12 +425,14 @@ static enum daybook_code start_threads(struct dbk_log *log, struct daybook_error
 
 static void stop_threads(struct dbk_log *log)
 {
-    atomic_store(&log->stop, 1);
+    /* One after the other: what the housekeeper hands over in its last round is committed still. */
+    atomic_store(&log->stop, DBK_STOP_HOUSEKEEPER);
     if (log->housekeeper_started) {
         atomic_fetch_add(&log->housekeeper_word, 1);
         dbk_futex_wake_all(&log->housekeeper_word);
         dbk_thread_join(&log->housekeeper);
     }
+    atomic_store(&log->stop, DBK_STOP_ALL);
     if (log->committer_started) {
         atomic_fetch_add(&log->committer_word, 1);
         dbk_futex_wake_all(&log->committer_word);

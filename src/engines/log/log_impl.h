@@ -126,6 +126,9 @@ struct dbk_spare {
     uint64_t salt;
 };
 
+/* Which threads are to end. */
+enum dbk_stop { DBK_STOP_NONE, DBK_STOP_HOUSEKEEPER, DBK_STOP_ALL };
+
 /* Why there is no spare. */
 enum dbk_space { DBK_SPACE_OK, DBK_SPACE_NO_BYTES, DBK_SPACE_NO_DISK };
 
@@ -212,7 +215,7 @@ struct dbk_log {
     _Atomic uint32_t changes; /* futex: an event may have become claimable */
     _Atomic uint32_t committer_word;
     _Atomic uint32_t housekeeper_word;
-    _Atomic uint32_t stop;
+    _Atomic uint32_t stop; /* enum dbk_stop */
     bool committer_started;
     bool housekeeper_started;
     struct dbk_thread committer;

@@ -665,6 +665,27 @@ static enum daybook_code make_identity(struct dbk_log *log, struct daybook_error
 
 /* ---- the whole ----------------------------------------------------------------------------------- */
 
+/* Numbers of segments are given out one after the other: one that is missing behind the end was there. */
+static enum daybook_code check_numbers(const struct dbk_log *log, const struct dbk_scan *scan,
+                                       const struct dbk_scan_end *end, struct daybook_error *err)
+{
+    uint64_t expected = (uint64_t)end->segment_no + 1;
+    for (uint32_t i = 0; i < scan->count; i++) {
+        uint32_t number = scan->segments[i].segment_no;
+        if (number <= end->segment_no) {
+            continue;
+        }
+        if (number != expected) {
+            return dbk_fail(err, DAYBOOK_DAMAGED,
+                            "%s: seg-%016" PRIx64 ".dbl is missing behind the end of the log, and "
+                            "a later one is there; nothing was changed: restore a backup",
+                            log->path, expected);
+        }
+        expected++;
+    }
+    return DAYBOOK_OK;
+}
+
 static enum daybook_code check_root(const struct dbk_log *log, const struct dbk_scan *scan,
                                     const struct dbk_scan_end *end, struct daybook_error *err)
 {
@@ -755,6 +776,9 @@ static enum daybook_code recover(struct dbk_log *log, const struct daybook_log_o
     }
     if (code == DAYBOOK_OK) {
         code = check_root(log, scan, &end, err);
+    }
+    if (code == DAYBOOK_OK) {
+        code = check_numbers(log, scan, &end, err);
     }
     if (code == DAYBOOK_OK && end.kind == DBK_END_SUSPECT && options->tail == DAYBOOK_TAIL_REFUSE) {
         code = refuse_suspect(log, &end, err);
