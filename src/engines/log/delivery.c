@@ -193,24 +193,21 @@ static void walk_give_back(struct dbk_log *log, struct dbk_walk *walk)
     dbk_walk_free(walk);
 }
 
-enum payload { PAYLOAD_OK, PAYLOAD_MALFORMED, PAYLOAD_UNREADABLE, PAYLOAD_NO_ROOM };
-
-/* Reads one stored entry into the batch and makes a delivery of it. No lock held, its segment pinned. */
-static enum payload read_delivery(struct dbk_log *log, uint64_t position, struct dbk_place place,
-                                  struct daybook_batch *batch, struct daybook_delivery *ret)
+enum dbk_payload dbk_log_read_entry(struct dbk_log *log, uint64_t position, struct dbk_place place,
+                                    struct daybook_batch *batch, struct daybook_delivery *ret)
 {
     struct dbk_entry entry;
     size_t entry_len;
     if (place.len > dbk_batch_room(batch) - batch->bytes_used) {
-        return PAYLOAD_NO_ROOM;
+        return DBK_PAYLOAD_NO_ROOM;
     }
     uint8_t *buf = batch->bytes + batch->bytes_used;
     int64_t len = dbk_segment_read(log, place, buf);
     if (len < 0) {
-        return PAYLOAD_UNREADABLE;
+        return DBK_PAYLOAD_UNREADABLE;
     }
     if (dbk_entry_decode(buf, (size_t)len, &entry, &entry_len) != DBK_ENTRY_OK) {
-        return PAYLOAD_MALFORMED;
+        return DBK_PAYLOAD_MALFORMED;
     }
     batch->bytes_used += (size_t)len;
     *ret = (struct daybook_delivery){
@@ -223,7 +220,7 @@ static enum payload read_delivery(struct dbk_log *log, uint64_t position, struct
                   .observed_at_us = entry.observed_at_us,
                   .record = entry.record},
     };
-    return PAYLOAD_OK;
+    return DBK_PAYLOAD_OK;
 }
 
 /* Closes the gaps that given back deliveries leave in the batch: those that are picked next need their
@@ -263,30 +260,32 @@ static bool pick_and_read(struct dbk_log *log, struct dbk_walk *walk, int64_t no
             dbk_segment_pin(log, walk->picks[i].place.segment_no);
         }
         dbk_mutex_unlock(&log->state_lock);
-        enum payload found[DBK_READ_STEP];
+        enum dbk_payload found[DBK_READ_STEP];
         for (uint32_t i = first; i < end; i++) {
             /* Only this thread looks at its walk. */
             struct dbk_pick *pick = &walk->picks[i];
             struct daybook_delivery *delivery = &batch->deliveries[batch->count];
-            enum payload payload = read_delivery(log, pick->position, pick->place, batch, delivery);
-            batch->count += payload == PAYLOAD_OK ? 1 : 0;
+            enum dbk_payload payload =
+                dbk_log_read_entry(log, pick->position, pick->place, batch, delivery);
+            batch->count += payload == DBK_PAYLOAD_OK ? 1 : 0;
             found[i - first] = payload;
         }
         dbk_mutex_lock(&log->state_lock);
         for (uint32_t i = first; i < end; i++) {
             dbk_segment_unpin(log, walk->picks[i].place.segment_no);
-            if (found[i - first] == PAYLOAD_OK || walk->picks[i].dropped) {
+            if (found[i - first] == DBK_PAYLOAD_OK || walk->picks[i].dropped) {
                 continue;
             }
             dropped = true;
-            full = full || found[i - first] == PAYLOAD_NO_ROOM;
-            if (found[i - first] == PAYLOAD_MALFORMED) {
+            full = full || found[i - first] == DBK_PAYLOAD_NO_ROOM;
+            if (found[i - first] == DBK_PAYLOAD_MALFORMED) {
                 dbk_state_mark_damaged(log->state, walk->picks[i].position);
             }
             dbk_walk_drop(log->state, walk, i,
-                          found[i - first] == PAYLOAD_MALFORMED ? DBK_DROP_MALFORMED
-                                                                : DBK_DROP_READ_ERROR,
-                          now_us + (found[i - first] == PAYLOAD_UNREADABLE ? READ_RETRY_US : 0));
+                          found[i - first] == DBK_PAYLOAD_MALFORMED ? DBK_DROP_MALFORMED
+                                                                    : DBK_DROP_READ_ERROR,
+                          now_us +
+                              (found[i - first] == DBK_PAYLOAD_UNREADABLE ? READ_RETRY_US : 0));
         }
         first = end;
         bool had_room = batch->count > 0 || walk->condemned_count > 0;

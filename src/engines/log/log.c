@@ -41,9 +41,7 @@ static enum daybook_code log_read(struct daybook_journal *j, uint64_t after_posi
     batch->more = true;
     while (batch->count < batch->events_max) {
         struct dbk_stored stored;
-        struct dbk_entry entry;
         uint64_t looked;
-        size_t entry_len;
         dbk_mutex_lock(&log->state_lock);
         bool found = dbk_state_next(log->state, at, where, READ_STEPS_MAX, &stored, &looked);
         if (found) {
@@ -58,40 +56,25 @@ static enum daybook_code log_read(struct daybook_journal *j, uint64_t after_posi
             at = looked;
             continue;
         }
-        if (stored.place.len > dbk_batch_room(batch) - batch->bytes_used) {
-            dbk_segment_unpin(log, stored.place.segment_no);
-            if (batch->count == 0) {
-                return dbk_fail(err, DAYBOOK_BAD_ARGUMENT,
-                                "the event at position %" PRIu64
-                                " does not fit the batch: make it for max_event_bytes",
-                                stored.position);
-            }
+        enum dbk_payload payload = dbk_log_read_entry(log, stored.position, stored.place, batch,
+                                                      &batch->deliveries[batch->count]);
+        dbk_segment_unpin(log, stored.place.segment_no);
+        if (payload == DBK_PAYLOAD_UNREADABLE) {
+            return dbk_fail(err, DAYBOOK_BACKEND, "%s: cannot read the event at position %" PRIu64,
+                            log->path, stored.position);
+        }
+        if (payload == DBK_PAYLOAD_NO_ROOM && batch->count == 0) {
+            return dbk_fail(err, DAYBOOK_BAD_ARGUMENT,
+                            "the event at position %" PRIu64
+                            " does not fit the batch: make it for max_event_bytes",
+                            stored.position);
+        }
+        if (payload == DBK_PAYLOAD_NO_ROOM) {
             break;
         }
-        uint8_t *buf = batch->bytes + batch->bytes_used;
-        int64_t len = dbk_segment_read(log, stored.place, buf);
-        dbk_segment_unpin(log, stored.place.segment_no);
-        if (len < 0) {
-            return dbk_fail_os(err, DAYBOOK_BACKEND, (int)-len,
-                               "%s: cannot read the event at position %" PRIu64, log->path,
-                               stored.position);
-        }
         at = stored.position;
-        if (dbk_entry_decode(buf, (size_t)len, &entry, &entry_len) != DBK_ENTRY_OK) {
-            damaged++;
-            continue;
-        }
-        batch->bytes_used += (size_t)len;
-        batch->deliveries[batch->count++] = (struct daybook_delivery){
-            .position = stored.position,
-            .row_version = entry.row_version,
-            .accepted_at_us = entry.accepted_at_us,
-            .event = {.request_id = entry.request_id,
-                      .name_space = entry.name_space,
-                      .subject = entry.subject,
-                      .observed_at_us = entry.observed_at_us,
-                      .record = entry.record},
-        };
+        batch->count += payload == DBK_PAYLOAD_OK ? 1 : 0;
+        damaged += payload == DBK_PAYLOAD_MALFORMED ? 1 : 0;
     }
     *ret_last = at;
     if (ret_damaged != NULL) {

@@ -376,6 +376,17 @@ size_t dbk_forget_frames(struct dbk_log *log, uint8_t *out, const struct dbk_for
 size_t dbk_discarded_frame(struct dbk_log *log, uint8_t *out);
 size_t dbk_forget_frames_bytes(const struct dbk_forget_list *list, uint32_t orphan_count);
 
+enum dbk_payload {
+    DBK_PAYLOAD_OK,
+    DBK_PAYLOAD_MALFORMED,  /* its bytes are not what was written (C7) */
+    DBK_PAYLOAD_UNREADABLE, /* an error of reading: no verdict */
+    DBK_PAYLOAD_NO_ROOM     /* in the batch */
+};
+/* Reads one stored entry into the batch's bytes and makes a delivery of it; the caller counts it. No lock
+ * held, its segment pinned. */
+enum dbk_payload dbk_log_read_entry(struct dbk_log *log, uint64_t position, struct dbk_place place,
+                                    struct daybook_batch *batch, struct daybook_delivery *ret);
+
 /* ---- operators.c ------------------------------------------------------------------------------- */
 
 enum daybook_code dbk_log_release(struct daybook_journal *j, const char *consumer,
