@@ -66,6 +66,7 @@ enum stop {
 struct step {
     enum stop stop;
     bool staged;                /* something was */
+    bool in_flight;             /* with STOP_GROUP: another of the id is in that group */
     struct dbk_group *group;    /* referenced (blocking) */
     struct dbk_id_match stored; /* its segment is pinned */
     uint32_t space_seen;
@@ -303,6 +304,7 @@ static void stage_step(struct dbk_log *log, struct cursor *cursor,
             find_id(log, cursor, event, prepared[i].id_hash, &ret->stored, &waits_for);
         if (found == FOUND_IN_FLIGHT) {
             ret->stop = STOP_GROUP;
+            ret->in_flight = true;
             break;
         }
         if (found == FOUND_STORED) {
@@ -449,7 +451,7 @@ enum daybook_code dbk_log_append_batch(struct daybook_journal *j,
             finalize(&cursor, code, ended ? step.group->cut_from : 0,
                      ended ? step.group->retained : 0);
             dbk_group_unref(log, step.group);
-            if (step.stop == STOP_GROUP && !step.staged) {
+            if (step.in_flight && !step.staged) {
                 /* Answered is not yet published: whose end this waits for holds the state lock until then,
                  * and asking again and again before that would only stand in its way. */
                 dbk_mutex_lock(&log->state_lock);
