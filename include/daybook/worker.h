@@ -49,7 +49,8 @@ struct daybook_worker_options {
 enum daybook_worker_event_kind {
     DAYBOOK_WORKER_CLAIM_FAILED,     /**< code, message */
     DAYBOOK_WORKER_REDELIVERED,      /**< count */
-    DAYBOOK_WORKER_WRITE,            /**< sink, outcome, count rows, duration */
+    DAYBOOK_WORKER_WRITE,            /**< sink, outcome, count rows, duration; message: what the
+                                          destination said where it did not accept */
     DAYBOOK_WORKER_LANDED,           /**< sink, count: rows of a pass that this sink has taken */
     DAYBOOK_WORKER_ACKNOWLEDGED,     /**< count */
     DAYBOOK_WORKER_FAILED,           /**< count: claimed events of a pass that did not land */

@@ -143,6 +143,22 @@ static void note_destination(struct dbk_delivery_consumer *consumer, struct dbk_
     }
 }
 
+/* What a destination said of rows that it did not take: the one place where its words are seen before
+ * anything is set aside. */
+static void note_refusal(struct dbk_delivery_consumer *consumer, struct dbk_delivery_sink *sink,
+                         const struct daybook_worker_event *event)
+{
+    if (event->outcome != DAYBOOK_ANSWER_REJECTED && event->outcome != DAYBOOK_ANSWER_REFUSED) {
+        return;
+    }
+    dbk_log(DBK_LOG_WARNING,
+            event->outcome == DAYBOOK_ANSWER_REJECTED ? "destination rejected a row"
+                                                      : "destination refused a write",
+            DBK_LOG_TEXT_FIELD("consumer", consumer->config->name),
+            DBK_LOG_TEXT_FIELD("sink", sink->config->name),
+            DBK_LOG_TEXT_FIELD("reason", event->message != NULL ? event->message : ""));
+}
+
 static void notify(void *user, const struct daybook_worker_event *event)
 {
     struct dbk_delivery_consumer *consumer = user;
@@ -165,6 +181,7 @@ static void notify(void *user, const struct daybook_worker_event *event)
             atomic_fetch_add(&sink->counters.writes[write_outcome(event->outcome)], 1);
             atomic_fetch_add(&sink->counters.values_left_out, event->values_left_out);
             dbk_histogram_add(&sink->counters.write_us, (uint64_t)event->duration_us);
+            note_refusal(consumer, sink, event);
         }
         break;
     case DAYBOOK_WORKER_LANDED:

@@ -224,6 +224,19 @@ def test_locked_ledger():
                    f"metrics, {consumer['quarantined']} quarantined, {len(d.rows())} rows")
 
 
+def test_W12_a_rejected_row_is_named_in_the_log_and_its_neighbours_land():
+    with daemon(consumers=SHORT_LEASE) as d:
+        d.start()
+        assert d.post(event("good-1", subject="a"))[0] == 201
+        assert d.post(event("bad", subject="b", input_tokens="many"))[0] == 201
+        assert d.post(event("good-2", subject="c"))[0] == 201
+        until("the good ones are in the table", lambda: len(d.rows()) == 2)
+        until("the log says why", lambda: "destination rejected a row" in d.log())
+        line = next(l for l in d.log().splitlines() if "destination rejected a row" in l)
+        assert "input_tokens" in line, line
+        assert d.consumer()["quarantined"] == 0
+
+
 def send_until_refused(d, name, accepted):
     """A producer that a stop surprises."""
     count = 0
