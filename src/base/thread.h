@@ -45,6 +45,10 @@ int dbk_thread_start(struct dbk_thread *ret, const char *name, void *(*run)(void
 void dbk_thread_join(struct dbk_thread *thread);
 void dbk_thread_detach(struct dbk_thread *thread);
 
+/* The calling thread's I/O waits behind that of others, where the disk's scheduler can do that. Advice:
+ * cannot fail. */
+void dbk_thread_yield_io(void);
+
 /* Waits while *word == seen, at most timeout_us (negative: no limit). May return early: look again. */
 void dbk_futex_wait(_Atomic uint32_t *word, uint32_t seen, int64_t timeout_us);
 /* Wakes every waiter, or one. */
