@@ -568,23 +568,33 @@ static enum daybook_code check_id(struct daybook_bytes request_id, struct dayboo
                     DAYBOOK_NAME_BYTES_MAX);
 }
 
-enum daybook_code daybook_journal_release(struct daybook_journal *journal, const char *consumer,
-                                          struct daybook_bytes request_id,
-                                          const struct daybook_operator *by, int64_t now_us,
-                                          int64_t deadline_us, struct daybook_error *err)
+/* What release and discard have in common. */
+static enum daybook_code check_act_on_event(struct daybook_journal *journal, const char *consumer,
+                                            struct daybook_bytes request_id,
+                                            const struct daybook_operator *by, int64_t now_us,
+                                            int64_t deadline_us, struct daybook_operator *ret,
+                                            struct daybook_error *err)
 {
-    struct daybook_operator checked = {{NULL, 0}, {NULL, 0}};
     enum daybook_code code = check_call(journal, consumer, now_us, err);
 
     if (code == DAYBOOK_OK) {
         code = check_id(request_id, err);
     }
     if (code == DAYBOOK_OK) {
-        code = check_operator(by, &checked, err);
+        code = check_operator(by, ret, err);
     }
-    if (code == DAYBOOK_OK) {
-        code = check_deadline(journal, deadline_us, err);
-    }
+    return code == DAYBOOK_OK ? check_deadline(journal, deadline_us, err) : code;
+}
+
+enum daybook_code daybook_journal_release(struct daybook_journal *journal, const char *consumer,
+                                          struct daybook_bytes request_id,
+                                          const struct daybook_operator *by, int64_t now_us,
+                                          int64_t deadline_us, struct daybook_error *err)
+{
+    struct daybook_operator checked = {{NULL, 0}, {NULL, 0}};
+    enum daybook_code code =
+        check_act_on_event(journal, consumer, request_id, by, now_us, deadline_us, &checked, err);
+
     if (code != DAYBOOK_OK) {
         return code;
     }
@@ -600,17 +610,9 @@ enum daybook_code daybook_journal_discard(struct daybook_journal *journal, const
                                           int64_t deadline_us, struct daybook_error *err)
 {
     struct daybook_operator checked = {{NULL, 0}, {NULL, 0}};
-    enum daybook_code code = check_call(journal, consumer, now_us, err);
+    enum daybook_code code =
+        check_act_on_event(journal, consumer, request_id, by, now_us, deadline_us, &checked, err);
 
-    if (code == DAYBOOK_OK) {
-        code = check_id(request_id, err);
-    }
-    if (code == DAYBOOK_OK) {
-        code = check_operator(by, &checked, err);
-    }
-    if (code == DAYBOOK_OK) {
-        code = check_deadline(journal, deadline_us, err);
-    }
     if (code == DAYBOOK_OK && checked.why.len == 0) {
         code = dbk_fail(err, DAYBOOK_BAD_ARGUMENT, "a discard needs to say why");
     }

@@ -751,7 +751,6 @@ static struct daybook_submission *publish(struct dbk_log *log, struct dbk_stage 
     if (stage->has_records) {
         note_places(log, stage);
     }
-    atomic_fetch_add_explicit(&log->events_committed, stage->staged_count, memory_order_relaxed);
     struct daybook_submission *submissions = stage->submissions;
     log->frozen = NULL;
     stage_reset(stage);

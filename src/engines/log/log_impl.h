@@ -138,7 +138,6 @@ struct dbk_log {
     char path[DBK_LOG_PATH_MAX];
     enum daybook_log_threads threads;
     bool read_only;
-    bool abandoned;
     uint64_t bytes_max;
     uint64_t free_disk_min;
     uint32_t segment_bytes; /* full size */
@@ -210,7 +209,6 @@ struct dbk_log {
 
     _Atomic uint64_t groups;
     _Atomic uint64_t syncs;
-    _Atomic uint64_t events_committed;
 
     _Atomic uint32_t changes; /* futex: an event may have become claimable */
     _Atomic uint32_t committer_word;

@@ -299,7 +299,6 @@ struct aside {
     struct dbk_log *log;
     char lowest[64]; /* name that sorts first */
     uint64_t bytes;
-    int rc;
 };
 
 static int remove_tmp(void *user, const char *name)
