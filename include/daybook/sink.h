@@ -63,6 +63,9 @@ struct daybook_answer {
 struct daybook_row {
     struct daybook_event event; /**< observed_at_us is set */
     uint16_t row_version;
+    uint64_t position;      /**< its place in the journal; no identity: an id that was forgotten and
+                                 accepted anew has another */
+    int64_t accepted_at_us; /**< when the journal took it */
 };
 
 struct daybook_sink;

@@ -54,6 +54,8 @@ static bool claim(struct daybook_worker *w)
         const struct daybook_delivery *delivery = &w->batch->deliveries[i];
         w->rows[i].event = delivery->event;
         w->rows[i].row_version = delivery->row_version;
+        w->rows[i].position = delivery->position;
+        w->rows[i].accepted_at_us = delivery->accepted_at_us;
         w->leases[i] = (struct dbk_lease){lease_end_us, delivery->lease_expires_at_us};
         again += delivery->redelivery ? 1 : 0;
     }

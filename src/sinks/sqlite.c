@@ -213,15 +213,26 @@ static int prepare_all(struct sqlite_sink *s)
     return rc == SQLITE_OK ? prepare(s, "ROLLBACK", &s->rollback) : rc;
 }
 
+/* A file that is missing is made here, for its owner alone like the files of the journal: SQLite would let
+ * everybody read the bills in it. What is there keeps its mode. A failure is left to SQLite's words. */
+static void make_file(struct sqlite_sink *s)
+{
+    int file = s->os->open(s->os, s->path, DBK_OPEN_CREATE_EXCL);
+
+    if (file >= 0) {
+        (void)s->os->close(s->os, file);
+    }
+}
+
 /* Opens the file, sets it up and prepares; `words` says why not. The handle may stay half open: the
  * caller closes it. */
 static int open_database(struct sqlite_sink *s, struct daybook_words *words)
 {
     sqlite3 *db = NULL;
-    int rc = sqlite3_open_v2(s->path, &db,
-                             SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX |
-                                 SQLITE_OPEN_EXRESCODE,
-                             NULL);
+
+    make_file(s);
+    int rc = sqlite3_open_v2(
+        s->path, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, NULL);
 
     dbk_mutex_lock(&s->lock);
     s->db = db;

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -520,6 +521,31 @@ static void test_W1_a_file_that_was_taken_away_is_made_anew(void **state)
     assert_sql(p, "SELECT group_concat(request_id) FROM usage", "r2");
 }
 
+/* What people are billed for is nobody else's to read, as the journal's own files. */
+static void test_the_file_is_made_for_its_owner_alone(void **state)
+{
+    struct place *p = *state;
+    struct daybook_row r = row("a", "{}");
+    static const char *const suffixes[] = {"", "-wal", "-shm"};
+
+    assert_int_equal(write_rows(p, &r, 1, in_ms(5000)), DAYBOOK_ANSWER_ACCEPTED);
+    for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++) {
+        struct stat st;
+        char path[128];
+        (void)snprintf(path, sizeof path, "%s%s", p->path, suffixes[i]);
+        assert_int_equal(stat(path, &st), 0);
+        assert_int_equal(st.st_mode & 0777, 0600);
+    }
+    /* What an operator has decided stays. */
+    assert_int_equal(chmod(p->path, 0640), 0);
+    p->sink->ops->close(p->sink);
+    open_sink(p, DAYBOOK_COLUMNS_STRICT);
+    assert_int_equal(write_rows(p, &r, 1, in_ms(5000)), DAYBOOK_ANSWER_ACCEPTED);
+    struct stat st;
+    assert_int_equal(stat(p->path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0640);
+}
+
 static void test_W1_a_missing_directory_is_unavailable(void **state)
 {
     struct place *p = *state;
@@ -617,6 +643,7 @@ int main(void)
         TEST(test_W12_a_row_that_a_trigger_swallows_has_not_landed),
         TEST(test_W12_a_constraint_at_the_commit_names_only_one_row_alone),
         TEST(test_W1_a_file_that_was_taken_away_is_made_anew),
+        TEST(test_the_file_is_made_for_its_owner_alone),
         TEST(test_W1_a_missing_directory_is_unavailable),
         cmocka_unit_test(test_W1_settings_that_cannot_work_are_refused),
         cmocka_unit_test(test_W12_the_table_of_blame),
