@@ -134,6 +134,8 @@ void bench_append(struct bench *bench);
 void bench_batch(struct bench *bench);
 void bench_claim(struct bench *bench);
 void bench_sqlite(struct bench *bench);
+void bench_worker(struct bench *bench);
+void bench_caller(struct bench *bench);
 void bench_memory(struct bench *bench);
 void bench_start(struct bench *bench);
 void bench_http(struct bench *bench);
