@@ -55,6 +55,10 @@ struct dbk_engine_ops {
     enum daybook_code (*read)(struct daybook_journal *j, uint64_t after_position,
                               enum daybook_where where, struct daybook_batch *batch,
                               uint64_t *ret_last, uint64_t *ret_damaged, struct daybook_error *err);
+    /* See dbk_journal_newest_acknowledged. NULL: no control is ever known. */
+    enum daybook_code (*newest_acknowledged)(struct daybook_journal *j, const char *consumer,
+                                             int64_t now_us, struct daybook_batch *batch,
+                                             struct daybook_error *err);
     /* Operators' operations; NULL: this engine cannot (yet), answered BAD_ARGUMENT. */
     enum daybook_code (*release)(struct daybook_journal *j, const char *consumer,
                                  struct daybook_bytes request_id, const struct daybook_operator *by,
@@ -100,6 +104,20 @@ struct daybook_journal {
 struct daybook_append_queue {
     const struct dbk_append_queue_ops *ops;
 };
+
+/* The control of a worker that has just started (W5): the newest retained event that the consumer itself has
+ * acknowledged, accepted less than retain_acknowledged before `now_us`. Discarded events are none, nor are
+ * those from before the consumer's start, of a newer row version, or damaged.
+ * `batch` is overwritten: one event (attempt, token and lease are zero), or none where there is none; the
+ * consumer need not be registered. Also works on a FAILED journal.
+ * Cost on the log engine: one word for each 64 events stored behind the answer, no more than 4,096 words under
+ * one hold of the state lock, and one read; a record that turns out damaged costs one more, 64 at most.
+ * Returns OK; BACKEND (a read error); BAD_ARGUMENT (the event does not fit the batch). Threads: any, one a
+ * batch. */
+enum daybook_code dbk_journal_newest_acknowledged(struct daybook_journal *journal,
+                                                  const char *consumer, int64_t now_us,
+                                                  struct daybook_batch *batch,
+                                                  struct daybook_error *err);
 
 /* What an engine may put into a batch beside the names and the record of each event. */
 #define DBK_BATCH_BESIDE_BYTES 64u

@@ -538,6 +538,23 @@ enum daybook_code daybook_journal_read(struct daybook_journal *journal, uint64_t
                               ret_damaged != NULL ? ret_damaged : &damaged, err);
 }
 
+enum daybook_code dbk_journal_newest_acknowledged(struct daybook_journal *journal,
+                                                  const char *consumer, int64_t now_us,
+                                                  struct daybook_batch *batch,
+                                                  struct daybook_error *err)
+{
+    enum daybook_code code = check_pointer(batch, "the batch", err);
+
+    if (code != DAYBOOK_OK) {
+        return code;
+    }
+    empty_batch(batch);
+    code = check_call(journal, consumer, now_us, err);
+    return code == DAYBOOK_OK && journal->ops->newest_acknowledged != NULL
+               ? journal->ops->newest_acknowledged(journal, consumer, now_us, batch, err)
+               : code;
+}
+
 /* ---- operators ------------------------------------------------------------------------------- */
 
 static enum daybook_code cannot(const struct daybook_journal *journal, struct daybook_error *err)

@@ -19,6 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "journal/engine.h"
+
 #define OPERATIONS_MAX 400u
 #define HAND_OUTS_MAX 4096u
 #define IDS 24u
@@ -285,6 +287,17 @@ static void compare_quarantine(struct pair *p, const char *name)
     }
 }
 
+/* W5: what a worker would take for its control after a restart. */
+static void compare_control(struct pair *p, const char *name)
+{
+    (void)equal_codes(p, "newest acknowledged",
+                      dbk_journal_newest_acknowledged(p->oracle->journal, name, p->oracle->now_us,
+                                                      p->oracle->batch, &p->oracle->err),
+                      dbk_journal_newest_acknowledged(p->subject->journal, name, p->subject->now_us,
+                                                      p->subject->batch, &p->subject->err));
+    (void)equal_batches(p, "newest acknowledged");
+}
+
 static void compare_trail(struct pair *p)
 {
     static struct daybook_operation o[64];
@@ -330,6 +343,7 @@ static void compare_state(struct pair *p)
     }
     for (size_t i = 0; i < CONSUMERS; i++) {
         compare_consumer(p, consumers[i]);
+        compare_control(p, consumers[i]);
         if (p->lists) {
             compare_quarantine(p, consumers[i]);
         }

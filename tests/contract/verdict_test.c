@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Section 3, verdicts: K1 to K7, R1, X1.
+ * Section 3, verdicts: K1 to K7, R1, X1; and what of them a worker reads back after a restart (W5).
  */
 #include "contract/contract.h"
 
 #include <stdio.h>
+
+#include "journal/engine.h"
 
 static struct daybook_delivery stray_of(uint64_t position)
 {
@@ -570,6 +572,110 @@ static void test_X1_only_what_is_live_unresolved_and_not_given_back(struct contr
     assert_code(DAYBOOK_NOT_OUTSTANDING, extend(world, "nobody", &newer, 60000));
 }
 
+/* The id of the newest event that this consumer acknowledged, "" where there is none. */
+static const char *control(struct contract_world *world, const char *consumer)
+{
+    assert_code(DAYBOOK_OK, dbk_journal_newest_acknowledged(world->journal, consumer, world->now_us,
+                                                            world->batch, &world->err));
+    return ids(world);
+}
+
+static void test_W5_the_control_is_the_newest_that_was_acknowledged(struct contract_world *world)
+{
+    assert_string_equal(control(world, "billing"), ""); /* and it registers nobody */
+    assert_false(figures(world, "billing").registered);
+    put_many(world, "e", 3, NULL);
+    assert_string_equal(control(world, "billing"), "");
+    ack_next(world, "billing", "e1");
+    assert_string_equal(control(world, "billing"), "e1");
+    quarantine_next(world, "billing", "e2");
+    assert_string_equal(control(world, "billing"), "e1");
+    ack_next(world, "billing", "e3");
+    (void)put(world, "e4", "k4");
+    world_reopen(world, CONTRACT_KILLED);
+    assert_string_equal(control(world, "billing"), "e3");
+    assert_int_equal(world->batch->deliveries[0].position, 3);
+    assert_int_equal(world->batch->deliveries[0].token, 0);
+    assert_string_equal(control(world, "audit"), ""); /* another's acknowledgements are none */
+    ack_next(world, "audit", "e1");
+    assert_string_equal(control(world, "audit"), "e1");
+}
+
+static void test_W5_the_control_is_no_older_than_the_window(struct contract_world *world)
+{
+    (void)put(world, "a", "k1");
+    (void)put(world, "b", "k2");
+    ack_next(world, "billing", "a");
+    pass(world, HOUR_US - 1); /* the whole of retain_acknowledged but for a moment */
+    assert_string_equal(control(world, "billing"), "a");
+    pass(world, 1);
+    assert_string_equal(control(world, "billing"), "");
+}
+
+static void test_W5_the_control_is_none_that_was_discarded_or_stands_before_the_start(
+    struct contract_world *world)
+{
+    struct daybook_claim c = claim_of("billing", 0);
+
+    need_operators(world);
+    enrol(world, "audit"); /* so that nothing is forgotten */
+    (void)put(world, "before", "k1");
+    c.start.kind = DAYBOOK_START_NOW;
+    (void)claim_with(world, &c);
+    assert_string_equal(control(world, "billing"), "");
+    (void)put(world, "after", "k2");
+    assert_code(DAYBOOK_OK, discard(world, "billing", "after"));
+    assert_string_equal(control(world, "billing"), "");
+    (void)put(world, "last", "k3");
+    ack_next(world, "billing", "last");
+    assert_string_equal(control(world, "billing"), "last");
+    assert_code(DAYBOOK_OK, rewind_consumer(world, "billing"));
+    assert_string_equal(control(world, "billing"), ""); /* it is to be delivered again */
+}
+
+static void test_W5_the_control_behind_many_that_wait(struct contract_world *world)
+{
+    struct daybook_capacity capacity = world_capacity();
+
+    capacity.events_max = 2000;
+    world_restart_empty(world, &capacity);
+    put_many(world, "e", 150, NULL);
+    assert_int_equal(deliver_all(world, "billing"), 150);
+    put_many(world, "late", 900, NULL);
+    assert_string_equal(control(world, "billing"), "e150");
+    assert_int_equal(deliver_all(world, "billing"), 900);
+    assert_string_equal(control(world, "billing"), "late900");
+}
+
+static void test_W5_a_damaged_or_newer_event_is_no_control(struct contract_world *world)
+{
+    put_many(world, "e", 2, NULL);
+    assert_int_equal(deliver_all(world, "billing"), 2);
+    (void)put_newer(world, "newer", "k");
+    assert_string_equal(control(world, "billing"), "e2");
+    spoil(world, 2);
+    assert_string_equal(control(world, "billing"), "e1");
+}
+
+static void test_W5_a_batch_that_is_too_small_for_the_control_says_so(struct contract_world *world)
+{
+    struct daybook_batch *batch = NULL;
+    char large[513];
+    char name[201];
+
+    (void)snprintf(large, sizeof large, "{%*s}", (int)sizeof large - 3, "");
+    memset(name, 'n', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    assert_code(DAYBOOK_OK, append(world, name, name, large).code);
+    assert_int_equal(deliver_all(world, "billing"), 1);
+    assert_code(DAYBOOK_OK, daybook_batch_new(1, 1, 1, &batch, &world->err));
+    assert_code(DAYBOOK_BAD_ARGUMENT,
+                dbk_journal_newest_acknowledged(world->journal, "billing", world->now_us, batch,
+                                                &world->err));
+    assert_int_equal(batch->count, 0);
+    daybook_batch_free(batch);
+}
+
 static struct contract_test tests[] = {
     TEST(test_K1_acknowledging_is_idempotent),
     TEST(test_K1_an_earlier_attempt_is_honoured),
@@ -594,6 +700,12 @@ static struct contract_test tests[] = {
     TEST(test_K4_reasons_and_the_destinations_own_words),
     TEST(test_K4_the_list_goes_on_page_by_page),
     TEST(test_K4_an_exhausted_event_has_its_reason),
+    TEST(test_W5_the_control_is_the_newest_that_was_acknowledged),
+    TEST(test_W5_the_control_is_no_older_than_the_window),
+    TEST(test_W5_the_control_is_none_that_was_discarded_or_stands_before_the_start),
+    TEST(test_W5_the_control_behind_many_that_wait),
+    TEST(test_W5_a_damaged_or_newer_event_is_no_control),
+    TEST(test_W5_a_batch_that_is_too_small_for_the_control_says_so),
     TEST(test_K7_delivery_state_survives_the_process),
     TEST(test_R1_a_refund_gives_the_attempt_back_once),
     TEST(test_R1_the_lease_stays_as_back_off),

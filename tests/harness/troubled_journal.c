@@ -112,6 +112,13 @@ static enum daybook_code maintain(struct daybook_journal *j, int64_t now_us, int
                : of(j)->inner->ops->maintain(of(j)->inner, now_us, deadline_us, ret_pruned, err);
 }
 
+static enum daybook_code newest_acknowledged(struct daybook_journal *j, const char *consumer,
+                                             int64_t now_us, struct daybook_batch *batch,
+                                             struct daybook_error *err)
+{
+    return of(j)->inner->ops->newest_acknowledged(of(j)->inner, consumer, now_us, batch, err);
+}
+
 static uint32_t changes(struct daybook_journal *j)
 {
     return of(j)->inner->ops->changes(of(j)->inner);
@@ -143,6 +150,7 @@ static const struct dbk_engine_ops ops = {
     .consumer_stats = consumer_stats,
     .consumers = consumers,
     .maintain = maintain,
+    .newest_acknowledged = newest_acknowledged,
     .changes = changes,
     .wait = wait_for_changes,
     .wake = wake,

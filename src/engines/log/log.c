@@ -22,11 +22,21 @@ enum {
     SEGMENT_BYTES_LEAST = 64 * 1024,
     SEGMENT_BYTES_SMALL = 1024 * 1024,
     SEGMENT_BYTES_FULL = 64 * 1024 * 1024,
-    SEGMENTS_LEAST = 8,   /* that max_bytes has to hold */
-    READ_STEPS_MAX = 4096 /* events looked at under one hold by a filtered read */
+    SEGMENTS_LEAST = 8,       /* that max_bytes has to hold */
+    READ_STEPS_MAX = 4096,    /* events looked at under one hold by a filtered read */
+    CONTROL_STEPS_MAX = 4096, /* words of 64 events, in the search for a control */
+    CONTROL_READS_MAX = 64    /* damaged records that it passes */
 };
 
 /* ---- reading ----------------------------------------------------------------------------------- */
+
+static enum daybook_code does_not_fit(uint64_t position, struct daybook_error *err)
+{
+    return dbk_fail(err, DAYBOOK_BAD_ARGUMENT,
+                    "the event at position %" PRIu64
+                    " does not fit the batch: make it for max_event_bytes",
+                    position);
+}
 
 static enum daybook_code log_read(struct daybook_journal *j, uint64_t after_position,
                                   enum daybook_where where, struct daybook_batch *batch,
@@ -64,10 +74,7 @@ static enum daybook_code log_read(struct daybook_journal *j, uint64_t after_posi
                             log->path, stored.position);
         }
         if (payload == DBK_PAYLOAD_NO_ROOM && batch->count == 0) {
-            return dbk_fail(err, DAYBOOK_BAD_ARGUMENT,
-                            "the event at position %" PRIu64
-                            " does not fit the batch: make it for max_event_bytes",
-                            stored.position);
+            return does_not_fit(stored.position, err);
         }
         if (payload == DBK_PAYLOAD_NO_ROOM) {
             break;
@@ -79,6 +86,50 @@ static enum daybook_code log_read(struct daybook_journal *j, uint64_t after_posi
     *ret_last = at;
     if (ret_damaged != NULL) {
         *ret_damaged = damaged;
+    }
+    return DAYBOOK_OK;
+}
+
+/* Down from the newest, until an event can be read or the window ends: acceptance never goes back (E1). */
+static enum daybook_code log_newest_acknowledged(struct daybook_journal *j, const char *consumer,
+                                                 int64_t now_us, struct daybook_batch *batch,
+                                                 struct daybook_error *err)
+{
+    struct dbk_log *log = dbk_log_of(j);
+    uint64_t before = UINT64_MAX;
+    for (uint32_t reads = 0; reads < CONTROL_READS_MAX && before > 0;) {
+        struct dbk_stored stored;
+        dbk_mutex_lock(&log->state_lock);
+        uint32_t id = dbk_state_consumer_id(log->state, consumer);
+        bool found = dbk_state_newest_acknowledged(log->state, id, before, CONTROL_STEPS_MAX,
+                                                   &stored, &before);
+        if (found && now_us - stored.accepted_at_us >= j->capacity.retain_acknowledged_us) {
+            found = false;
+            before = 0;
+        }
+        if (found) {
+            dbk_segment_pin(log, stored.place.segment_no);
+        }
+        dbk_mutex_unlock(&log->state_lock);
+        if (!found) {
+            continue;
+        }
+        enum dbk_payload payload =
+            dbk_log_read_entry(log, stored.position, stored.place, batch, &batch->deliveries[0]);
+        dbk_segment_unpin(log, stored.place.segment_no);
+        if (payload == DBK_PAYLOAD_OK) {
+            batch->count = 1;
+            return DAYBOOK_OK;
+        }
+        if (payload == DBK_PAYLOAD_UNREADABLE) {
+            return dbk_fail(err, DAYBOOK_BACKEND, "%s: cannot read the event at position %" PRIu64,
+                            log->path, stored.position);
+        }
+        if (payload == DBK_PAYLOAD_NO_ROOM) {
+            return does_not_fit(stored.position, err);
+        }
+        before = stored.position;
+        reads++;
     }
     return DAYBOOK_OK;
 }
@@ -602,6 +653,7 @@ const struct dbk_engine_ops dbk_log_ops = {
     .consumers = log_consumers,
     .maintain = dbk_log_maintain,
     .read = log_read,
+    .newest_acknowledged = log_newest_acknowledged,
     .changes = log_changes,
     .wait = log_wait,
     .wake = log_wake,

@@ -72,3 +72,36 @@ bool dbk_state_next_quarantined(const struct dbk_state *state, uint32_t consumer
     }
     return false;
 }
+
+bool dbk_state_newest_acknowledged(const struct dbk_state *state, uint32_t consumer,
+                                   uint64_t before_position, uint32_t chunks_max,
+                                   struct dbk_stored *ret, uint64_t *ret_looked)
+{
+    const struct dbk_consumer *c = dbk_consumer_find(state, consumer);
+    uint64_t end = dbk_bit_at_least(state, before_position);
+    uint64_t mask = dbk_slot_mask((uint32_t)(end % DBK_CHUNK_EVENTS)) - 1;
+    uint32_t entry = (uint32_t)(end / DBK_CHUNK_EVENTS);
+
+    *ret_looked = 0;
+    if (c == NULL) {
+        return false;
+    }
+    /* The chunk of `before_position` counts as far as it lies below; the others as a whole. */
+    entry += mask != 0 ? 1 : 0;
+    mask = mask != 0 ? mask : UINT64_MAX;
+    for (uint32_t step = 0; step < chunks_max && entry > 0; step++) {
+        entry--;
+        uint64_t word = c->acknowledged[entry] & state->stored.level[0][entry] & mask;
+
+        word &= ~(state->newer[entry] | state->damaged[entry]);
+        word &= ~dbk_consumer_below(c, state->chunk_base[entry]);
+        *ret_looked = entry > 0 ? state->chunk_base[entry] : 0;
+        mask = UINT64_MAX;
+        if (word != 0) {
+            uint64_t position = state->chunk_base[entry] + 63 - (uint64_t)__builtin_clzll(word);
+
+            return dbk_state_get(state, position, ret);
+        }
+    }
+    return false;
+}

@@ -181,6 +181,12 @@ bool dbk_state_holds_leases(struct dbk_state *state, uint32_t consumer, int64_t 
 bool dbk_state_next_quarantined(const struct dbk_state *state, uint32_t consumer,
                                 uint64_t after_position, uint32_t steps_max, struct dbk_stored *ret,
                                 uint64_t *ret_looked);
+/* The newest event below `before_position` that this consumer acknowledged, of this row version or an older
+ * one and not known to be damaged, looking at no more than `chunks_max` words of 64 events. False: there is
+ * none among them; *ret_looked is the next `before_position`, 0 at the end. */
+bool dbk_state_newest_acknowledged(const struct dbk_state *state, uint32_t consumer,
+                                   uint64_t before_position, uint32_t chunks_max,
+                                   struct dbk_stored *ret, uint64_t *ret_looked);
 
 /* ---- claims (C1 to C9) ---------------------------------------------------------------------------- */
 

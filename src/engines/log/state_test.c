@@ -273,6 +273,33 @@ static void compare_where(struct world *w, enum daybook_where where)
     }
 }
 
+/* The newest acknowledged below any position, found in steps of a few chunks (W5). */
+static void compare_newest_acknowledged(struct world *w, const struct m_consumer *c)
+{
+    uint64_t before = one_in(w, 2) ? UINT64_MAX : below(w, (unsigned)w->m.last_position + 100);
+    uint64_t want = 0;
+    struct dbk_stored found = {.position = 0};
+    bool is = false;
+
+    for (uint32_t i = 0; i < w->m.count; i++) {
+        const struct dbk_event_meta *meta = &w->m.events[i].meta;
+
+        if (meta->position < before && !m_before(&w->m, c, i) && c->marks[i].how == M_ACKED &&
+            !meta->newer && !meta->damaged) {
+            want = meta->position;
+        }
+    }
+    do {
+        uint64_t looked = 0;
+
+        is = dbk_state_newest_acknowledged(w->s, c->id, before, 1 + below(w, 3), &found, &looked);
+        assert_true(is || looked < before || before == 0);
+        before = looked;
+    } while (!is && before > 0);
+    assert_int_equal(is, want != 0);
+    assert_int_equal(found.position, want);
+}
+
 static void compare_figures(struct world *w, uint32_t consumer, int64_t now)
 {
     struct daybook_consumer_stats is = {0};
@@ -375,6 +402,7 @@ static void compare(struct world *w)
             assert_int_equal(restated.start.position, c->start);
         }
         assert_int_equal(dbk_state_consumer_id(w->s, c->name), c->id);
+        compare_newest_acknowledged(w, c);
         if (one_in(w, 3)) {
             compare_figures(w, c->id, w->now + (int64_t)below(w, 200) * SECOND - 100 * SECOND);
         }

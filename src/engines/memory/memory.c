@@ -343,6 +343,20 @@ static enum daybook_code memory_read(struct daybook_journal *j, uint64_t after_p
     return DAYBOOK_OK;
 }
 
+static enum daybook_code memory_newest_acknowledged(struct daybook_journal *j, const char *consumer,
+                                                    int64_t now_us, struct daybook_batch *batch,
+                                                    struct daybook_error *err)
+{
+    struct memory_journal *m = memory_of(j);
+
+    dbk_mutex_lock(&m->mutex);
+    bool fits = dbk_model_newest_acknowledged(m->model, consumer, now_us, batch);
+    dbk_mutex_unlock(&m->mutex);
+    return fits ? DAYBOOK_OK
+                : dbk_fail(err, DAYBOOK_BAD_ARGUMENT,
+                           "the event does not fit the batch: make it for max_event_bytes");
+}
+
 /* ---- operators ---------------------------------------------------------------------------------- */
 
 static enum daybook_code memory_release(struct daybook_journal *j, const char *consumer,
@@ -494,6 +508,7 @@ static const struct dbk_engine_ops memory_ops = {
     .consumers = memory_consumers,
     .maintain = memory_maintain,
     .read = memory_read,
+    .newest_acknowledged = memory_newest_acknowledged,
     .release = memory_release,
     .discard = memory_discard,
     .retire = memory_retire,

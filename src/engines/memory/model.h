@@ -59,6 +59,9 @@ size_t dbk_model_consumers(const struct dbk_model *model,
                            char (*names)[DAYBOOK_CONSUMER_NAME_MAX + 1], size_t max);
 void dbk_model_read(struct dbk_model *model, uint64_t after_position, enum daybook_where where,
                     struct daybook_batch *batch, uint64_t *ret_last, uint64_t *ret_damaged);
+/* False: the event does not fit the batch. */
+bool dbk_model_newest_acknowledged(const struct dbk_model *model, const char *consumer,
+                                   int64_t now_us, struct daybook_batch *batch);
 
 enum daybook_code dbk_model_release(struct dbk_model *model, const char *consumer,
                                     struct daybook_bytes request_id,

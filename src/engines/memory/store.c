@@ -589,6 +589,29 @@ void dbk_model_read(struct dbk_model *m, uint64_t after_position, enum daybook_w
     }
 }
 
+bool dbk_model_newest_acknowledged(const struct dbk_model *m, const char *consumer, int64_t now_us,
+                                   struct daybook_batch *batch)
+{
+    size_t c = dbk_model_find_consumer(m, consumer);
+
+    dbk_model_batch_clear(batch);
+    for (size_t i = c == SEARCH_NONE ? 0 : m->event_count; i > 0; i--) {
+        const struct model_event *event = &m->events[i - 1];
+
+        if (!dbk_model_before_start(m, c, i - 1) &&
+            m->consumers[c].marks[i - 1].resolution == MODEL_ACKNOWLEDGED &&
+            event->fitness == DBK_MODEL_SOUND &&
+            now_us - event->accepted_at_us < m->capacity.retain_acknowledged_us) {
+            if (!dbk_model_batch_fits(batch, 0, dbk_model_event_bytes(event))) {
+                return false;
+            }
+            (void)dbk_model_batch_put(batch, event);
+            break;
+        }
+    }
+    return true;
+}
+
 /* ---- figures ----------------------------------------------------------------------------------- */
 
 static int64_t age(int64_t now_us, int64_t since_us)
