@@ -9,6 +9,7 @@
  */
 #include "bench.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,7 +55,7 @@ struct empty_sink {
 static void check_order(const struct daybook_row *row, uint64_t expected)
 {
     char id[24];
-    int len = snprintf(id, sizeof id, "%llu", (unsigned long long)expected);
+    int len = snprintf(id, sizeof id, "%" PRIu64, expected);
     struct daybook_bytes got = row->event.request_id;
 
     if (got.len != (size_t)len || memcmp(got.data, id, got.len) != 0) {
@@ -221,7 +222,7 @@ static void append_of_one_caller(struct daybook_journal *journal, uint64_t count
     for (uint64_t done = 0; done < count;) {
         size_t n = count - done < BATCH ? (size_t)(count - done) : BATCH;
         for (size_t i = 0; i < n; i++) {
-            int len = snprintf(ids[i], ID_BYTES, "%llu", (unsigned long long)(done + i));
+            int len = snprintf(ids[i], ID_BYTES, "%" PRIu64, done + i);
             events[i] = (struct daybook_event){.request_id = {ids[i], (size_t)len},
                                                .name_space = {"bench", 5},
                                                .subject = {"one", 3},
