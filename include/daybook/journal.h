@@ -338,6 +338,37 @@ DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_journal_read(
     struct daybook_batch *batch, uint64_t *ret_last, uint64_t *ret_damaged,
     struct daybook_error *err);
 
+/** What an event is to one consumer (S1). */
+enum daybook_standing {
+    DAYBOOK_STANDING_PENDING,
+    DAYBOOK_STANDING_IN_FLIGHT,    /**< under a live lease */
+    DAYBOOK_STANDING_ACKNOWLEDGED, /**< or from before its start */
+    DAYBOOK_STANDING_QUARANTINED,
+    DAYBOOK_STANDING_DISCARDED
+};
+/** `"pending"`, `"in_flight"`, `"acknowledged"`, `"quarantined"`, `"discarded"`. Threads: any. */
+DAYBOOK_API const char *daybook_standing_name(enum daybook_standing standing);
+
+/** One consumer's part in an event. */
+struct daybook_event_standing {
+    char consumer[DAYBOOK_CONSUMER_NAME_MAX + 1];
+    enum daybook_standing standing;
+    uint32_t attempt;   /**< hand-outs that were not given back (C6); 0 once it is resolved */
+    uint32_t hand_outs; /**< hand-outs, given back or not; 0 once it is resolved */
+};
+
+/** Finds a retained event by its request_id, with what it is to each registered consumer.
+ * @param request_id borrowed. @param batch gets the event as its one delivery, as daybook_journal_read;
+ *   where its record is damaged the record is empty.
+ * @param ret_standings `max` entries, in order of registration; DAYBOOK_CONSUMERS_MAX are always enough.
+ * @param ret_count how many were written.
+ * Returns OK; NOT_FOUND (not retained); BACKEND (a read error). Also works on a FAILED journal.
+ * Threads: any, one a batch. */
+DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_journal_find(
+    struct daybook_journal *journal, struct daybook_bytes request_id, int64_t now_us,
+    struct daybook_batch *batch, struct daybook_event_standing *ret_standings, size_t max,
+    size_t *ret_count, struct daybook_error *err);
+
 /* ---- operators ------------------------------------------------------------------------------- */
 
 #define DAYBOOK_WHO_BYTES_MAX 255u  /**< of an operator's name */

@@ -59,6 +59,10 @@ struct dbk_engine_ops {
     enum daybook_code (*newest_acknowledged)(struct daybook_journal *j, const char *consumer,
                                              int64_t now_us, struct daybook_batch *batch,
                                              struct daybook_error *err);
+    enum daybook_code (*find)(struct daybook_journal *j, struct daybook_bytes request_id,
+                              int64_t now_us, struct daybook_batch *batch,
+                              struct daybook_event_standing *ret_standings, size_t max,
+                              size_t *ret_count, struct daybook_error *err);
     /* Operators' operations; NULL: this engine cannot (yet), answered BAD_ARGUMENT. */
     enum daybook_code (*release)(struct daybook_journal *j, const char *consumer,
                                  struct daybook_bytes request_id, const struct daybook_operator *by,

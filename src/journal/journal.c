@@ -555,13 +555,55 @@ enum daybook_code dbk_journal_newest_acknowledged(struct daybook_journal *journa
                : code;
 }
 
-/* ---- operators ------------------------------------------------------------------------------- */
-
 static enum daybook_code cannot(const struct daybook_journal *journal, struct daybook_error *err)
 {
     return dbk_fail(err, DAYBOOK_BAD_ARGUMENT, "the engine %s does not offer this operation",
                     journal->ops->backend);
 }
+
+static enum daybook_code check_id(struct daybook_bytes request_id, struct daybook_error *err)
+{
+    if (request_id.data != NULL && request_id.len > 0 && request_id.len <= DAYBOOK_NAME_BYTES_MAX) {
+        return DAYBOOK_OK;
+    }
+    return dbk_fail(err, DAYBOOK_BAD_ARGUMENT, "a request_id is 1 to %u bytes",
+                    DAYBOOK_NAME_BYTES_MAX);
+}
+
+enum daybook_code daybook_journal_find(struct daybook_journal *journal,
+                                       struct daybook_bytes request_id, int64_t now_us,
+                                       struct daybook_batch *batch,
+                                       struct daybook_event_standing *ret_standings, size_t max,
+                                       size_t *ret_count, struct daybook_error *err)
+{
+    enum daybook_code code = check_pointer(batch, "the batch", err);
+
+    if (code != DAYBOOK_OK) {
+        return code;
+    }
+    empty_batch(batch);
+    code = check_journal(journal, err);
+    if (code == DAYBOOK_OK) {
+        code = check_now(now_us, err);
+    }
+    if (code == DAYBOOK_OK) {
+        code = check_id(request_id, err);
+    }
+    if (code == DAYBOOK_OK && max > 0) {
+        code = check_pointer(ret_standings, "the array of standings", err);
+    }
+    if (code == DAYBOOK_OK) {
+        code = check_pointer(ret_count, "where the count goes", err);
+    }
+    if (code != DAYBOOK_OK) {
+        return code;
+    }
+    return journal->ops->find == NULL ? cannot(journal, err)
+                                      : journal->ops->find(journal, request_id, now_us, batch,
+                                                           ret_standings, max, ret_count, err);
+}
+
+/* ---- operators ------------------------------------------------------------------------------- */
 
 /* Checks the name and the reason and cuts them to what the trail keeps. */
 static enum daybook_code check_operator(const struct daybook_operator *by,
@@ -574,15 +616,6 @@ static enum daybook_code check_operator(const struct daybook_operator *by,
     ret->who = cut(by->who, DAYBOOK_WHO_BYTES_MAX);
     ret->why = cut(by->why, DAYBOOK_WHY_BYTES_MAX);
     return DAYBOOK_OK;
-}
-
-static enum daybook_code check_id(struct daybook_bytes request_id, struct daybook_error *err)
-{
-    if (request_id.data != NULL && request_id.len > 0 && request_id.len <= DAYBOOK_NAME_BYTES_MAX) {
-        return DAYBOOK_OK;
-    }
-    return dbk_fail(err, DAYBOOK_BAD_ARGUMENT, "a request_id is 1 to %u bytes",
-                    DAYBOOK_NAME_BYTES_MAX);
 }
 
 /* What release and discard have in common. */

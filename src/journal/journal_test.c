@@ -618,6 +618,12 @@ static void test_look_and_keep_fill_optional_results(void **state)
     assert_int_equal(count, 0);
     assert_int_equal(daybook_journal_consumers(&fake.head, NULL, 1, &count, NULL),
                      DAYBOOK_BAD_ARGUMENT);
+    assert_int_equal(daybook_journal_find(&fake.head, (struct daybook_bytes){"a", 1}, NOW_US, batch,
+                                          NULL, 1, &count, NULL),
+                     DAYBOOK_BAD_ARGUMENT);
+    assert_int_equal(daybook_journal_find(&fake.head, (struct daybook_bytes){"", 0}, NOW_US, batch,
+                                          NULL, 0, &count, NULL),
+                     DAYBOOK_BAD_ARGUMENT);
     assert_int_equal(daybook_journal_capacity(&fake.head)->delivery_attempts_max, 8);
     assert_int_equal(daybook_journal_close(&fake.head, NULL), DAYBOOK_OK);
     assert_int_equal(daybook_journal_close(NULL, NULL), DAYBOOK_OK);

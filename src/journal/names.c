@@ -34,6 +34,23 @@ const char *daybook_quarantine_reason_name(enum daybook_quarantine_reason reason
     return "unknown_reason";
 }
 
+const char *daybook_standing_name(enum daybook_standing standing)
+{
+    switch (standing) {
+    case DAYBOOK_STANDING_PENDING:
+        return "pending";
+    case DAYBOOK_STANDING_IN_FLIGHT:
+        return "in_flight";
+    case DAYBOOK_STANDING_ACKNOWLEDGED:
+        return "acknowledged";
+    case DAYBOOK_STANDING_QUARANTINED:
+        return "quarantined";
+    case DAYBOOK_STANDING_DISCARDED:
+        return "discarded";
+    }
+    return "unknown_standing";
+}
+
 const char *daybook_operation_kind_name(enum daybook_operation_kind kind)
 {
     switch (kind) {

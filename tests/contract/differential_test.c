@@ -298,6 +298,51 @@ static void compare_control(struct pair *p, const char *name)
     (void)equal_batches(p, "newest acknowledged");
 }
 
+static void compare_standings(struct pair *p, const char *id)
+{
+    static struct daybook_event_standing o[CONSUMERS + 1];
+    static struct daybook_event_standing s[CONSUMERS + 1];
+    size_t count_o = 0;
+    size_t count_s = 0;
+    enum daybook_code code =
+        daybook_journal_find(p->oracle->journal, text(id), p->oracle->now_us, p->oracle->batch, o,
+                             CONSUMERS + 1, &count_o, &p->oracle->err);
+
+    if (!equal_codes(p, "find", code,
+                     daybook_journal_find(p->subject->journal, text(id), p->subject->now_us,
+                                          p->subject->batch, s, CONSUMERS + 1, &count_s,
+                                          &p->subject->err)) ||
+        code != DAYBOOK_OK || !equal_batches(p, "found") ||
+        !equal(p, "standings", (int64_t)count_o, (int64_t)count_s)) {
+        return;
+    }
+    for (size_t i = 0; i < count_o; i++) {
+        (void)equal_bytes(p, "consumer of a standing", text(o[i].consumer), text(s[i].consumer));
+        (void)equal(p, "standing", o[i].standing, s[i].standing);
+        (void)equal(p, "attempt of a standing", o[i].attempt, s[i].attempt);
+        (void)equal(p, "hand-outs of a standing", o[i].hand_outs, s[i].hand_outs);
+    }
+}
+
+static void compare_found(struct pair *p)
+{
+    static char found[BATCH_EVENTS][DAYBOOK_NAME_BYTES_MAX + 1];
+    uint64_t last = 0;
+    size_t count = 0;
+
+    assert_code(DAYBOOK_OK, daybook_journal_read(p->oracle->journal, 0, DAYBOOK_WHERE_ALL,
+                                                 p->oracle->batch, &last, NULL, &p->oracle->err));
+    for (; count < p->oracle->batch->count; count++) {
+        struct daybook_bytes id = p->oracle->batch->deliveries[count].event.request_id;
+
+        (void)snprintf(found[count], sizeof found[count], "%.*s", (int)id.len, id.data);
+    }
+    for (size_t i = 0; i < count; i++) {
+        compare_standings(p, found[i]);
+    }
+    compare_standings(p, "never-sent");
+}
+
 static void compare_trail(struct pair *p)
 {
     static struct daybook_operation o[64];
@@ -348,6 +393,7 @@ static void compare_state(struct pair *p)
             compare_quarantine(p, consumers[i]);
         }
     }
+    compare_found(p);
     if (p->lists) {
         compare_trail(p);
     }

@@ -83,6 +83,84 @@ static void test_O1_an_operation_that_fails_leaves_no_trail(struct contract_worl
     assert_int_equal(journal_figures(world).consumers, 1);
 }
 
+static struct daybook_event_standing standing_of(struct contract_world *world, const char *id,
+                                                 const char *consumer)
+{
+    struct daybook_event_standing standings[4];
+    size_t count = 0;
+
+    assert_code(DAYBOOK_OK, daybook_journal_find(world->journal, text(id), world->now_us,
+                                                 world->batch, standings, 4, &count, &world->err));
+    assert_string_equal(ids(world), id);
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(standings[i].consumer, consumer) == 0) {
+            return standings[i];
+        }
+    }
+    fail_msg("%s has no part in %s", consumer, id);
+    return standings[0];
+}
+
+static void assert_standing(struct contract_world *world, const char *id, const char *consumer,
+                            enum daybook_standing standing)
+{
+    assert_string_equal(daybook_standing_name(standing_of(world, id, consumer).standing),
+                        daybook_standing_name(standing));
+}
+
+static void test_S1_an_event_is_shown_with_what_it_is_to_each_consumer(struct contract_world *world)
+{
+    struct daybook_delivery d;
+    struct daybook_event_standing standing;
+    size_t count = 9;
+
+    need_operators(world);
+    put_many(world, "e", 3, NULL);
+    enrol(world, "audit");
+    assert_standing(world, "e1", "audit", DAYBOOK_STANDING_PENDING);
+    d = claim_one(world, "billing");
+    standing = standing_of(world, "e1", "billing");
+    assert_int_equal(standing.standing, DAYBOOK_STANDING_IN_FLIGHT);
+    assert_int_equal(standing.attempt, 1);
+    assert_int_equal(standing.hand_outs, 1);
+    assert_code(DAYBOOK_OK, relinquish(world, "billing", &d));
+    pass(world, LEASE_US);
+    standing = standing_of(world, "e1", "billing");
+    assert_int_equal(standing.standing, DAYBOOK_STANDING_PENDING);
+    assert_int_equal(standing.attempt, 0); /* given back; the hand-out was one all the same */
+    assert_int_equal(standing.hand_outs, 1);
+    ack_next(world, "billing", "e1");
+    quarantine_next(world, "billing", "e2");
+    assert_code(DAYBOOK_OK, discard(world, "billing", "e3"));
+    world_reopen(world, CONTRACT_KILLED);
+    assert_standing(world, "e1", "billing", DAYBOOK_STANDING_ACKNOWLEDGED);
+    assert_standing(world, "e2", "billing", DAYBOOK_STANDING_QUARANTINED);
+    assert_standing(world, "e3", "billing", DAYBOOK_STANDING_DISCARDED);
+    assert_standing(world, "e3", "audit", DAYBOOK_STANDING_PENDING);
+    assert_int_equal(standing_of(world, "e2", "billing").attempt, 0);
+    assert_code(DAYBOOK_NOT_FOUND,
+                daybook_journal_find(world->journal, text("e4"), world->now_us, world->batch, NULL,
+                                     0, &count, &world->err));
+    assert_code(DAYBOOK_OK, daybook_journal_find(world->journal, text("e1"), world->now_us,
+                                                 world->batch, NULL, 0, &count, &world->err));
+    assert_int_equal(count, 0);
+}
+
+static void test_C7_a_damaged_event_is_found_without_its_record(struct contract_world *world)
+{
+    struct daybook_event_standing standing;
+    size_t count = 0;
+
+    need_operators(world);
+    spoil(world, put(world, "a", "k"));
+    (void)claim(world, "billing", 1);
+    assert_code(DAYBOOK_OK, daybook_journal_find(world->journal, text("a"), world->now_us,
+                                                 world->batch, &standing, 1, &count, &world->err));
+    assert_int_equal(standing.standing, DAYBOOK_STANDING_QUARANTINED);
+    assert_string_equal(ids(world), "a");
+    assert_int_equal(world->batch->deliveries[0].event.record.len, 0);
+}
+
 static void test_O1_release_gives_a_fresh_budget(struct contract_world *world)
 {
     struct daybook_delivery d;
@@ -261,6 +339,8 @@ static struct contract_test tests[] = {
     TEST(test_O1_what_operators_do_is_in_the_trail),
     TEST(test_O1_the_trail_outlives_the_file_it_was_written_in),
     TEST(test_O1_an_operation_that_fails_leaves_no_trail),
+    TEST(test_S1_an_event_is_shown_with_what_it_is_to_each_consumer),
+    TEST(test_C7_a_damaged_event_is_found_without_its_record),
     TEST(test_O1_release_gives_a_fresh_budget),
     TEST(test_O1_several_released_events_come_in_order),
     TEST(test_O1_discard_is_final_for_one_consumer),

@@ -646,6 +646,7 @@ const struct dbk_engine_ops dbk_log_ops = {
     .discard = dbk_log_discard,
     .retire = dbk_log_retire,
     .rewind = dbk_log_rewind,
+    .find = dbk_log_find,
     .quarantine_list = dbk_log_quarantine_list,
     .operations = dbk_log_operations,
     .stats = log_stats,

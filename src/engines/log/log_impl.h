@@ -407,6 +407,10 @@ enum daybook_code dbk_log_quarantine_list(struct daybook_journal *j, const char 
                                           struct daybook_batch *batch,
                                           struct daybook_quarantine_entry *ret_entries,
                                           uint64_t *ret_last, struct daybook_error *err);
+enum daybook_code dbk_log_find(struct daybook_journal *j, struct daybook_bytes request_id,
+                               int64_t now_us, struct daybook_batch *batch,
+                               struct daybook_event_standing *ret_standings, size_t max,
+                               size_t *ret_count, struct daybook_error *err);
 enum daybook_code dbk_log_operations(struct daybook_journal *j, uint64_t before_no,
                                      struct daybook_operation *ret, size_t max, size_t *ret_count,
                                      struct daybook_error *err);

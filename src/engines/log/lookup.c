@@ -6,6 +6,8 @@
  */
 #include "engines/log/state_impl.h"
 
+#include <string.h>
+
 enum dbk_standing dbk_state_standing(const struct dbk_state *state, uint32_t consumer,
                                      uint64_t position)
 {
@@ -29,6 +31,40 @@ enum dbk_standing dbk_state_standing(const struct dbk_state *state, uint32_t con
     }
     return (c->acknowledged[entry] & mask) != 0 ? DBK_STANDING_ACKNOWLEDGED
                                                 : DBK_STANDING_UNRESOLVED;
+}
+
+bool dbk_state_show(const struct dbk_state *state, uint32_t i, uint64_t position, int64_t now_us,
+                    struct daybook_event_standing *ret)
+{
+    const struct dbk_consumer *c = state->consumers[i];
+    uint32_t slot = dbk_slot_find(state, position);
+    const struct dbk_lease *lease = NULL;
+
+    *ret = (struct daybook_event_standing){.standing = DAYBOOK_STANDING_PENDING};
+    memcpy(ret->consumer, c->name, sizeof ret->consumer);
+    switch (dbk_state_standing(state, c->id, position)) {
+    case DBK_STANDING_ABSENT:
+        return false;
+    case DBK_STANDING_BEFORE_START:
+    case DBK_STANDING_ACKNOWLEDGED:
+        ret->standing = DAYBOOK_STANDING_ACKNOWLEDGED;
+        return true;
+    case DBK_STANDING_QUARANTINED:
+        ret->standing = DAYBOOK_STANDING_QUARANTINED;
+        return true;
+    case DBK_STANDING_DISCARDED:
+        ret->standing = DAYBOOK_STANDING_DISCARDED;
+        return true;
+    case DBK_STANDING_UNRESOLVED:
+        break;
+    }
+    lease = &c->leases[c->lease_of[slot]]; /* entry 0 is all zero */
+    if (lease->kind == DBK_LEASE_EVENT && dbk_lease_is_live(lease, now_us)) {
+        ret->standing = DAYBOOK_STANDING_IN_FLIGHT;
+    }
+    ret->attempt = lease->attempt;
+    ret->hand_outs = lease->hand_outs;
+    return true;
 }
 
 bool dbk_state_holds_leases(struct dbk_state *state, uint32_t consumer, int64_t now_us)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What operators do (O1): release, discard, retire and rewind, each one ADMIN frame that is synced before
- * it is answered and stays in the trail; the list of what is quarantined, with the destination's words.
+ * it is answered and stays in the trail; the list of what is quarantined, with the destination's words;
+ * one event by its id.
  * Run by any thread.
  */
 #include "engines/log/log_impl.h"
@@ -273,9 +274,9 @@ static void fill_entry(const struct dbk_quarantine_frame *frame,
     memcpy(ret->words, frame->words.data, ret->words_len);
 }
 
-/* One quarantined event into the batch; an event that cannot be read has its position and no more. */
-static void read_quarantined(struct dbk_log *log, const struct dbk_stored *stored,
-                             struct daybook_batch *batch)
+/* One event into the batch, to be looked at; an event that cannot be read has its position and no more. */
+static void read_to_show(struct dbk_log *log, const struct dbk_stored *stored,
+                         struct daybook_batch *batch)
 {
     struct dbk_entry entry;
     size_t entry_len;
@@ -374,13 +375,51 @@ enum daybook_code dbk_log_quarantine_list(struct daybook_journal *j, const char 
             fill_entry(&quarantine, entry);
         }
         if (reason == 0 || !known || quarantine.reason == reason) {
-            read_quarantined(log, &stored, batch);
+            read_to_show(log, &stored, batch);
             batch->count++;
         }
         dbk_segment_unpin(log, stored.place.segment_no);
     }
     *ret_last = at;
     free(record);
+    return code;
+}
+
+enum daybook_code dbk_log_find(struct daybook_journal *j, struct daybook_bytes request_id,
+                               int64_t now_us, struct daybook_batch *batch,
+                               struct daybook_event_standing *ret_standings, size_t max,
+                               size_t *ret_count, struct daybook_error *err)
+{
+    struct dbk_log *log = dbk_log_of(j);
+    struct dbk_stored stored;
+    size_t count = 0;
+    enum daybook_code code = DAYBOOK_OK;
+    uint64_t position = find_position(log, request_id, &code);
+    if (position == 0 && code != DAYBOOK_OK) {
+        return dbk_fail(err, code, "%s: the stored event cannot be read", log->path);
+    }
+    dbk_mutex_lock(&log->state_lock);
+    bool found = position != 0 && dbk_state_get(log->state, position, &stored);
+    for (uint32_t i = 0; found && i < dbk_state_consumer_count(log->state) && count < max; i++) {
+        (void)dbk_state_show(log->state, i, position, now_us, &ret_standings[count++]);
+    }
+    if (found) {
+        dbk_segment_pin(log, stored.place.segment_no);
+    }
+    dbk_mutex_unlock(&log->state_lock);
+    if (!found) {
+        return dbk_fail(err, DAYBOOK_NOT_FOUND, "%.*s is not stored", (int)request_id.len,
+                        request_id.data);
+    }
+    if (stored.place.len > dbk_batch_room(batch)) {
+        code = dbk_fail(err, DAYBOOK_BAD_ARGUMENT,
+                        "the event does not fit the batch: make it for max_event_bytes");
+    } else {
+        read_to_show(log, &stored, batch);
+        batch->count = 1;
+        *ret_count = count;
+    }
+    dbk_segment_unpin(log, stored.place.segment_no);
     return code;
 }
 

@@ -175,6 +175,10 @@ enum dbk_standing {
 };
 enum dbk_standing dbk_state_standing(const struct dbk_state *state, uint32_t consumer,
                                      uint64_t position);
+/* The same for people: with leases at `now_us` and counts. i below the number of consumers, in order of
+ * registration. False: the position is not stored. */
+bool dbk_state_show(const struct dbk_state *state, uint32_t i, uint64_t position, int64_t now_us,
+                    struct daybook_event_standing *ret);
 /* Whether it holds live leases, those of dropped events included. */
 bool dbk_state_holds_leases(struct dbk_state *state, uint32_t consumer, int64_t now_us);
 /* The first event above `after_position` that this consumer quarantined; as dbk_state_next. */

@@ -155,6 +155,7 @@ static void hand_out(struct dbk_model *m, const struct model_event *event, struc
     mark->handed = true;
     mark->refunded = false;
     mark->attempt++;
+    mark->hand_outs++;
     mark->token = m->next_token++;
     mark->lease = (struct model_lease){
         .given = true,

@@ -438,6 +438,20 @@ static enum daybook_code memory_quarantine_list(struct daybook_journal *j, const
     return code;
 }
 
+static enum daybook_code memory_find(struct daybook_journal *j, struct daybook_bytes request_id,
+                                     int64_t now_us, struct daybook_batch *batch,
+                                     struct daybook_event_standing *ret_standings, size_t max,
+                                     size_t *ret_count, struct daybook_error *err)
+{
+    struct memory_journal *m = memory_of(j);
+    enum daybook_code code;
+
+    dbk_mutex_lock(&m->mutex);
+    code = dbk_model_find(m->model, request_id, now_us, batch, ret_standings, max, ret_count, err);
+    dbk_mutex_unlock(&m->mutex);
+    return code;
+}
+
 static enum daybook_code memory_operations(struct daybook_journal *j, uint64_t before_no,
                                            struct daybook_operation *ret, size_t max,
                                            size_t *ret_count, struct daybook_error *err)
@@ -513,6 +527,7 @@ static const struct dbk_engine_ops memory_ops = {
     .discard = memory_discard,
     .retire = memory_retire,
     .rewind = memory_rewind,
+    .find = memory_find,
     .quarantine_list = memory_quarantine_list,
     .operations = memory_operations,
     .changes = memory_changes,

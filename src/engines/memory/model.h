@@ -83,6 +83,10 @@ enum daybook_code dbk_model_quarantine_list(const struct dbk_model *model, const
                                             struct daybook_batch *batch,
                                             struct daybook_quarantine_entry *ret_entries,
                                             uint64_t *ret_last, struct daybook_error *err);
+enum daybook_code dbk_model_find(const struct dbk_model *model, struct daybook_bytes request_id,
+                                 int64_t now_us, struct daybook_batch *batch,
+                                 struct daybook_event_standing *ret_standings, size_t max,
+                                 size_t *ret_count, struct daybook_error *err);
 size_t dbk_model_operations(const struct dbk_model *model, uint64_t before_no,
                             struct daybook_operation *ret, size_t max);
 

@@ -34,11 +34,12 @@ enum model_resolution { MODEL_OPEN, MODEL_ACKNOWLEDGED, MODEL_DISCARDED, MODEL_Q
 
 struct model_mark {
     enum model_resolution resolution;
-    bool handed;       /* ever, and for good: `redelivery` (C2) */
-    bool refunded;     /* the last hand-out gave its attempt back (R1) */
-    uint32_t attempt;  /* hand-outs not given back (C6) */
-    uint64_t token;    /* of the last hand-out */
-    uint64_t survivor; /* token whose lease was live at the last rewind (K3); 0: none */
+    bool handed;        /* ever, and for good: `redelivery` (C2) */
+    bool refunded;      /* the last hand-out gave its attempt back (R1) */
+    uint32_t attempt;   /* hand-outs not given back (C6) */
+    uint32_t hand_outs; /* given back or not */
+    uint64_t token;     /* of the last hand-out */
+    uint64_t survivor;  /* token whose lease was live at the last rewind (K3); 0: none */
     struct model_lease lease;
     /* with MODEL_QUARANTINED: */
     enum daybook_quarantine_reason reason;

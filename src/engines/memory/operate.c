@@ -92,6 +92,7 @@ enum daybook_code dbk_model_release(struct dbk_model *m, const char *consumer,
     mark = &m->consumers[c].marks[i];
     mark->resolution = MODEL_OPEN;
     mark->attempt = 0;
+    mark->hand_outs = 0;
     record(m, DAYBOOK_OPERATION_RELEASE, consumer, &m->events[i], by, now_us);
     return DAYBOOK_OK;
 }
@@ -223,6 +224,7 @@ enum daybook_code dbk_model_rewind(struct dbk_model *m, const char *consumer,
                 ? mark->token
                 : 0;
         if (mark->resolution == MODEL_ACKNOWLEDGED || mark->resolution == MODEL_OPEN) {
+            mark->hand_outs = mark->resolution == MODEL_OPEN ? mark->hand_outs : 0;
             mark->resolution = MODEL_OPEN;
             mark->attempt = 0;
         }
@@ -278,6 +280,61 @@ enum daybook_code dbk_model_quarantine_list(const struct dbk_model *m, const cha
         last = event.position;
     }
     *ret_last = last;
+    return DAYBOOK_OK;
+}
+
+static void show(const struct dbk_model *m, size_t consumer, size_t event, int64_t now_us,
+                 struct daybook_event_standing *ret)
+{
+    const struct model_mark *mark = &m->consumers[consumer].marks[event];
+
+    *ret = (struct daybook_event_standing){.standing = DAYBOOK_STANDING_ACKNOWLEDGED};
+    memcpy(ret->consumer, m->consumers[consumer].name, sizeof ret->consumer);
+    if (dbk_model_before_start(m, consumer, event)) {
+        return;
+    }
+    switch (mark->resolution) {
+    case MODEL_ACKNOWLEDGED:
+        break;
+    case MODEL_QUARANTINED:
+        ret->standing = DAYBOOK_STANDING_QUARANTINED;
+        break;
+    case MODEL_DISCARDED:
+        ret->standing = DAYBOOK_STANDING_DISCARDED;
+        break;
+    case MODEL_OPEN:
+        ret->standing = dbk_model_lease_live(&mark->lease, now_us) ? DAYBOOK_STANDING_IN_FLIGHT
+                                                                   : DAYBOOK_STANDING_PENDING;
+        ret->attempt = mark->attempt;
+        ret->hand_outs = mark->hand_outs;
+        break;
+    }
+}
+
+enum daybook_code dbk_model_find(const struct dbk_model *m, struct daybook_bytes request_id,
+                                 int64_t now_us, struct daybook_batch *batch,
+                                 struct daybook_event_standing *ret_standings, size_t max,
+                                 size_t *ret_count, struct daybook_error *err)
+{
+    size_t i = dbk_model_find_id(m, request_id);
+    struct model_event event;
+
+    if (i == SEARCH_NONE) {
+        return dbk_fail(err, DAYBOOK_NOT_FOUND, "%.*s is not stored", (int)request_id.len,
+                        request_id.data);
+    }
+    event = m->events[i];
+    event.own.record.len = event.fitness == DBK_MODEL_MALFORMED ? 0 : event.own.record.len;
+    dbk_model_batch_clear(batch);
+    if (!dbk_model_batch_fits(batch, 0, dbk_model_event_bytes(&event))) {
+        return dbk_fail(err, DAYBOOK_BAD_ARGUMENT,
+                        "the event does not fit the batch: make it for max_event_bytes");
+    }
+    (void)dbk_model_batch_put(batch, &event);
+    *ret_count = m->consumer_count < max ? m->consumer_count : max;
+    for (size_t c = 0; c < *ret_count; c++) {
+        show(m, c, i, now_us, &ret_standings[c]);
+    }
     return DAYBOOK_OK;
 }
 
