@@ -429,7 +429,9 @@ struct daybook_quarantine_entry {
     uint32_t attempts; /**< when it was set aside */
     int64_t quarantined_at_us;
     uint32_t words_len;
-    char words[DAYBOOK_WORDS_BYTES_MAX]; /**< the destination's own; not NUL-terminated */
+    /** The destination's own, not NUL-terminated. What a worker set aside as REJECTED has one JSON object
+     * of strings: sink, code, constraint, column, message, as far as they are known. */
+    char words[DAYBOOK_WORDS_BYTES_MAX];
 };
 
 /** Lists what a consumer has quarantined, in order of position, above `after_position`.

@@ -345,6 +345,42 @@ static void test_K4_reasons_and_the_destinations_own_words(struct contract_world
     assert_string_equal(ids(world), "e2");
 }
 
+static void test_K4_long_words_come_back_whole_after_a_restart(struct contract_world *world)
+{
+    static struct daybook_quarantine_entry entries[BATCH_EVENTS];
+    static char words[DAYBOOK_WORDS_BYTES_MAX + 3];
+    struct daybook_delivery d;
+    uint64_t last = 0;
+
+    need_lists(world);
+    for (size_t i = 0; i + 1 < sizeof words; i += 2) {
+        memcpy(words + i, "ü", 2);
+    }
+    words[0] = '"';
+    words[1] = '\\';
+    for (unsigned i = 0; i < 2; i++) {
+        (void)put(world, i == 0 ? "whole" : "cut", i == 0 ? "k1" : "k2");
+        d = claim_one(world, "billing");
+        /* The second is longer than there is room for, and its last character would be split. */
+        struct daybook_bytes said = {words + i, DAYBOOK_WORDS_BYTES_MAX + 2 * i};
+        assert_code(DAYBOOK_OK,
+                    daybook_journal_quarantine(world->journal, "billing", hand_out_of(&d),
+                                               DAYBOOK_REASON_REJECTED, said, world->now_us,
+                                               DAYBOOK_NO_DEADLINE, &world->err));
+    }
+    for (int end = CONTRACT_CLOSED; end <= CONTRACT_KILLED; end++) {
+        world_reopen(world, (enum contract_end)end);
+        assert_code(DAYBOOK_OK, daybook_journal_quarantine_list(
+                                    world->journal, "billing", 0, DAYBOOK_REASON_REJECTED,
+                                    world->batch, entries, &last, &world->err));
+        assert_string_equal(ids(world), "whole cut");
+        assert_int_equal(entries[0].words_len, DAYBOOK_WORDS_BYTES_MAX);
+        assert_memory_equal(entries[0].words, words, DAYBOOK_WORDS_BYTES_MAX);
+        assert_int_equal(entries[1].words_len, DAYBOOK_WORDS_BYTES_MAX - 1);
+        assert_memory_equal(entries[1].words, words + 1, DAYBOOK_WORDS_BYTES_MAX - 1);
+    }
+}
+
 static void test_K4_the_list_goes_on_page_by_page(struct contract_world *world)
 {
     static struct daybook_quarantine_entry entries[64];
@@ -698,6 +734,7 @@ static struct contract_test tests[] = {
     TEST(test_K3_a_live_lease_outlasts_the_rewind),
     TEST(test_K3_after_release_a_late_acknowledgement_is_honoured),
     TEST(test_K4_reasons_and_the_destinations_own_words),
+    TEST(test_K4_long_words_come_back_whole_after_a_restart),
     TEST(test_K4_the_list_goes_on_page_by_page),
     TEST(test_K4_an_exhausted_event_has_its_reason),
     TEST(test_W5_the_control_is_the_newest_that_was_acknowledged),
