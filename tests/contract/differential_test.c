@@ -2,19 +2,22 @@
 /*
  * An engine and the oracle (the memory engine) get the same random operations, and every answer and the
  * whole visible state are compared: appends, batches, claims with runs, verdicts, operators' operations,
- * maintenance, clocks that jump, restarts with other limits, several consumers.
+ * maintenance, clocks that jump, restarts with other limits, losses of power, several consumers.
  *
  * differential ENGINE [--sequences N] [--operations N] [--seed S]
  *
  * Sequence i draws from seed S + i. An operation is five numbers that do not depend on any answer, so a
  * sequence that finds a difference is made shorter by leaving operations out, and what remains is printed:
  * it is the reproduction. Positions are compared as they are; tokens are each engine's own and are only
- * matched. Two things are not drawn, because the contract leaves them open: a batch repeats a stored id only
+ * matched. After a loss of power, also in the middle of an append, the oracle goes back to what it held when
+ * the last unit was written that is left; what was promised to survive has to be there. Two things are not drawn, because the contract leaves them open: a batch repeats a stored id only
  * where nothing has to be given up for it, and drops nothing of its own.
  */
+#include "engines/memory/memory.h"
 #include "harness/world.h"
 
 #include <inttypes.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +31,7 @@
 #define CONSUMERS 3u
 #define SET_MAX 8u
 #define WHY_MAX 1024u
+#define MARKS_MAX 256u
 
 enum kind {
     OP_APPEND,
@@ -46,6 +50,7 @@ enum kind {
     OP_RETIRE,
     OP_REWIND,
     OP_ROT,
+    OP_POWER,
     OP_KINDS
 };
 
@@ -69,6 +74,7 @@ static const struct {
     [OP_RETIRE] = {"retire", 1},
     [OP_REWIND] = {"rewind", 2},
     [OP_ROT] = {"rot", 2},
+    [OP_POWER] = {"power", 2},
 };
 
 struct op {
@@ -83,19 +89,30 @@ struct handed {
     uint64_t token_subject;
 };
 
+/* What the oracle held when the subject had written so many units. */
+struct mark {
+    uint64_t units;
+    struct daybook_journal *oracle; /* a copy */
+};
+
 struct pair {
     struct contract_world *oracle;
     struct contract_world *subject;
     struct handed handed[HAND_OUTS_MAX];
     size_t handed_count;
-    bool operators;    /* the subject has operators' operations */
-    bool lists;        /* and lists its trail and what is quarantined */
-    bool rotten;       /* something was spoiled */
+    bool operators; /* the subject has operators' operations */
+    bool lists;     /* and lists its trail and what is quarantined */
+    bool rotten;    /* something was spoiled */
+    bool marking;   /* power will be cut in this sequence, and the subject can lose something */
+    struct mark marks[MARKS_MAX]; /* in order; what a loss of power may leave */
+    size_t mark_count;
+    uint64_t promised; /* units that no loss of power may take */
     char why[WHY_MAX]; /* what differs; empty: nothing */
 };
 
 static const char *const consumers[CONSUMERS] = {"audit", "billing", "copy"};
 static uint64_t operations_done;
+static uint64_t power_cuts;
 static uint64_t current_seed;
 
 /* ---- comparing ---------------------------------------------------------------------------------------- */
@@ -399,6 +416,58 @@ static void compare_state(struct pair *p)
     }
 }
 
+/* ---- loss of power ------------------------------------------------------------------------------------------ */
+
+static uint64_t units(const struct pair *p)
+{
+    return p->subject->engine->units(p->subject);
+}
+
+/* Whether both have accepted and given up as much. */
+static bool same_counters(struct daybook_journal *a, struct daybook_journal *b)
+{
+    struct daybook_journal_stats x;
+    struct daybook_journal_stats y;
+
+    assert_code(DAYBOOK_OK, daybook_journal_stats(a, 0, &x, NULL));
+    assert_code(DAYBOOK_OK, daybook_journal_stats(b, 0, &y, NULL));
+    return x.accepted == y.accepted && x.pruned == y.pruned && x.reclaimed == y.reclaimed &&
+           x.dropped == y.dropped && x.discarded == y.discarded;
+}
+
+static void forget_marks(struct pair *p, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        assert_code(DAYBOOK_OK, daybook_journal_close(p->marks[i].oracle, NULL));
+    }
+    p->mark_count -= count;
+    memmove(p->marks, p->marks + count, p->mark_count * sizeof p->marks[0]);
+}
+
+/* Remembers what the oracle holds now. What wrote nothing has changed nothing that lasts. */
+static void mark(struct pair *p)
+{
+    if (!p->marking || p->subject->journal == NULL ||
+        (p->mark_count > 0 && p->marks[p->mark_count - 1].units == units(p))) {
+        return;
+    }
+    assert_true(p->mark_count < MARKS_MAX);
+    p->marks[p->mark_count].units = units(p);
+    assert_code(DAYBOOK_OK,
+                dbk_memory_copy(p->oracle->journal, &p->marks[p->mark_count].oracle, NULL));
+    p->mark_count++;
+}
+
+/* What was written so far survives a loss of power: an answer has said so (A1, K7), or its 100 ms are over. */
+static void promise(struct pair *p)
+{
+    if (p->marking) {
+        mark(p);
+        p->promised = units(p);
+        forget_marks(p, p->mark_count - 1);
+    }
+}
+
 /* ---- what the operations do ------------------------------------------------------------------------------ */
 
 struct drawn_event {
@@ -450,6 +519,9 @@ static void do_append(struct pair *p, const struct op *op)
                       daybook_journal_append(p->subject->journal, &drawn.event, p->subject->now_us,
                                              DAYBOOK_NO_DEADLINE, &s, &p->subject->err));
     compare_results(p, &o, &s);
+    if (s.code == DAYBOOK_OK) {
+        promise(p);
+    }
 }
 
 static void do_maintain(struct pair *p)
@@ -463,6 +535,7 @@ static void do_maintain(struct pair *p)
                       daybook_journal_maintain(p->subject->journal, p->subject->now_us,
                                                DAYBOOK_NO_DEADLINE, &s, &p->subject->err));
     (void)equal(p, "pruned by maintain", (int64_t)o, (int64_t)s);
+    mark(p);
 }
 
 static void do_batch(struct pair *p, const struct op *op)
@@ -501,6 +574,9 @@ static void do_batch(struct pair *p, const struct op *op)
     }
     for (size_t i = 0; i < count; i++) {
         compare_results(p, &o[i], &s[i]);
+        if (s[i].code == DAYBOOK_OK) {
+            promise(p);
+        }
     }
     do_maintain(
         p); /* nor does a batch prune what stands in it, in an engine that commits it at once */
@@ -540,6 +616,27 @@ static void remember(struct pair *p, unsigned consumer)
     }
 }
 
+static bool is_registered(const struct pair *p, const char *consumer)
+{
+    struct daybook_consumer_stats stats;
+
+    assert_code(DAYBOOK_OK, daybook_journal_consumer_stats(p->oracle->journal, consumer,
+                                                           p->oracle->now_us, &stats, NULL));
+    return stats.registered;
+}
+
+static void enrol_both(struct pair *p, struct daybook_claim claim)
+{
+    claim.events_max = 0;
+    (void)equal_codes(p, "an empty claim",
+                      daybook_journal_claim(p->oracle->journal, &claim, p->oracle->now_us,
+                                            DAYBOOK_NO_DEADLINE, p->oracle->batch, &p->oracle->err),
+                      daybook_journal_claim(p->subject->journal, &claim, p->subject->now_us,
+                                            DAYBOOK_NO_DEADLINE, p->subject->batch,
+                                            &p->subject->err));
+    promise(p);
+}
+
 static void do_claim(struct pair *p, const struct op *op)
 {
     static const uint32_t leases_ms[] = {1, 1000, 30000, 30000, 60000, 3600000};
@@ -552,6 +649,9 @@ static void do_claim(struct pair *p, const struct op *op)
                               .hand_outs_max = op->d % 5,
                               .start = draw_start(p, op->d / 5)};
 
+    if (p->marking && !is_registered(p, c.consumer)) {
+        enrol_both(p, c); /* a unit of its own */
+    }
     (void)equal_codes(p, "claim",
                       daybook_journal_claim(p->oracle->journal, &c, p->oracle->now_us,
                                             DAYBOOK_NO_DEADLINE, p->oracle->batch, &p->oracle->err),
@@ -630,16 +730,23 @@ static void do_quarantine(struct pair *p, const struct op *op)
     enum daybook_quarantine_reason reason =
         op->c % 4 == 0 ? DAYBOOK_REASON_MALFORMED : DAYBOOK_REASON_REJECTED;
     char words[32];
+    uint64_t before = p->marking ? units(p) : 0;
+    enum daybook_code code;
 
     (void)snprintf(words, sizeof words, "words %u", op->d % 100);
-    (void)equal_codes(
-        p, "quarantine",
-        daybook_journal_quarantine(
-            p->oracle->journal, consumer, (struct daybook_hand_out){h.position, h.token_oracle},
-            reason, text(words), p->oracle->now_us, DAYBOOK_NO_DEADLINE, &p->oracle->err),
-        daybook_journal_quarantine(
-            p->subject->journal, consumer, (struct daybook_hand_out){h.position, h.token_subject},
-            reason, text(words), p->subject->now_us, DAYBOOK_NO_DEADLINE, &p->subject->err));
+    code = daybook_journal_quarantine(
+        p->subject->journal, consumer, (struct daybook_hand_out){h.position, h.token_subject},
+        reason, text(words), p->subject->now_us, DAYBOOK_NO_DEADLINE, &p->subject->err);
+    (void)equal_codes(p, "quarantine",
+                      daybook_journal_quarantine(
+                          p->oracle->journal, consumer,
+                          (struct daybook_hand_out){h.position, h.token_oracle}, reason,
+                          text(words), p->oracle->now_us, DAYBOOK_NO_DEADLINE, &p->oracle->err),
+                      code);
+    /* One that ended the lease of a dropped event is only written. */
+    if (code == DAYBOOK_OK && p->marking && units(p) > before) {
+        promise(p);
+    }
 }
 
 static void do_pass(struct pair *p, const struct op *op)
@@ -650,6 +757,9 @@ static void do_pass(struct pair *p, const struct op *op)
 
     pass(p->oracle, us);
     pass(p->subject, us);
+    if (us >= SECOND_US) {
+        promise(p);
+    }
 }
 
 static void do_jump(struct pair *p, const struct op *op)
@@ -682,6 +792,88 @@ static void do_reopen(struct pair *p, const struct op *op)
                      p->subject->engine->reopen(p->subject, end, &capacity, &p->subject->err))) {
         return;
     }
+    promise(p);
+    do_maintain(p);
+}
+
+/* Power is gone and back. What was promised is there, and of the rest the first so many units: the oracle
+ * goes back to where it was then. `landed`: what it holds if the append that nobody heard the answer of is
+ * there; NULL: there was none. */
+static void cut_power(struct pair *p, const struct op *op, struct daybook_journal *landed)
+{
+    uint64_t left;
+
+    p->subject->cut = (enum sim_profile)(op->b % SIM_PROFILE_COUNT);
+    p->subject->cut_seed = op->c;
+    if (p->subject->engine->reopen(p->subject, CONTRACT_POWER, &p->subject->capacity,
+                                   &p->subject->err) != DAYBOOK_OK) {
+        fail_msg("seed %" PRIu64 ": it does not open after a loss of power: %s", current_seed,
+                 p->subject->err.message);
+    }
+    power_cuts++;
+    left = units(p) - 1; /* the opening has written one */
+    if (left < p->promised) {
+        (void)snprintf(p->why, sizeof p->why,
+                       "%" PRIu64 " units had to survive the loss of power, %" PRIu64 " did",
+                       p->promised, left);
+    }
+    if (landed != NULL && (left <= p->marks[p->mark_count - 1].units ||
+                           !same_counters(p->subject->journal, landed))) {
+        assert_code(DAYBOOK_OK, daybook_journal_close(landed, NULL));
+        landed = NULL;
+    }
+    while (p->mark_count > 1 && p->marks[p->mark_count - 1].units > left) {
+        p->mark_count--;
+        assert_code(DAYBOOK_OK, daybook_journal_close(p->marks[p->mark_count].oracle, NULL));
+    }
+    if (landed == NULL) {
+        landed = p->marks[--p->mark_count].oracle;
+    }
+    forget_marks(p, p->mark_count);
+    assert_code(DAYBOOK_OK, dbk_memory_roll_back(&p->oracle->journal, landed, &p->oracle->capacity,
+                                                 &p->oracle->err));
+}
+
+/* The process dies somewhere in an append, and the power goes. */
+static void append_and_die(struct pair *p, const struct op *op)
+{
+    struct daybook_append_result o = {.position = 0};
+    struct daybook_append_result s = {.position = 0};
+    struct daybook_journal *landed = NULL;
+    struct drawn_event drawn;
+    enum daybook_code code_o;
+    enum daybook_code code_s;
+
+    draw_event(p, op->a, op->d, &drawn);
+    p->subject->disk->crash_at = p->subject->disk->steps + 1 + op->d % 8;
+    code_s = daybook_journal_append(p->subject->journal, &drawn.event, p->subject->now_us,
+                                    DAYBOOK_NO_DEADLINE, &s, &p->subject->err);
+    code_o = daybook_journal_append(p->oracle->journal, &drawn.event, p->oracle->now_us,
+                                    DAYBOOK_NO_DEADLINE, &o, &p->oracle->err);
+    if (p->subject->disk->dead && s.code == DAYBOOK_BACKEND) {
+        assert_code(DAYBOOK_OK, dbk_memory_copy(p->oracle->journal, &landed, NULL));
+    } else {
+        (void)equal_codes(p, "append", code_o, code_s);
+        compare_results(p, &o, &s);
+        mark(p);
+        if (s.code == DAYBOOK_OK) {
+            promise(p);
+        }
+    }
+    cut_power(p, op, landed);
+}
+
+static void do_power(struct pair *p, const struct op *op)
+{
+    if (!p->marking || p->rotten) {
+        return; /* rot in a tail that no orderly end vouches for is refused */
+    }
+    if (op->a % 2 == 0) {
+        append_and_die(p, op);
+    } else {
+        cut_power(p, op, NULL);
+    }
+    promise(p);
     do_maintain(p);
 }
 
@@ -689,6 +881,7 @@ static void do_operate(struct pair *p, const struct op *op)
 {
     const char *consumer = consumers[op->a % CONSUMERS];
     struct drawn_event drawn;
+    uint64_t before = p->marking ? units(p) : 0;
 
     if (!p->operators) {
         return;
@@ -708,6 +901,9 @@ static void do_operate(struct pair *p, const struct op *op)
     } else {
         (void)equal_codes(p, "rewind", rewind_consumer(p->oracle, consumer),
                           rewind_consumer(p->subject, consumer));
+    }
+    if (p->marking && units(p) > before) {
+        promise(p);
     }
 }
 
@@ -788,9 +984,13 @@ static void do_op(struct pair *p, const struct op *op)
     case OP_ROT:
         do_rot(p, op);
         break;
+    case OP_POWER:
+        do_power(p, op);
+        break;
     case OP_KINDS:
         break;
     }
+    mark(p);
     if (p->subject->engine->tick != NULL && p->subject->journal != NULL) {
         p->subject->engine->tick(p->subject);
     }
@@ -816,6 +1016,16 @@ static void print_op(size_t i, const struct op *op)
                  op->d);
 }
 
+static bool has_power_cut(const struct op *ops, size_t count)
+{
+    for (size_t i = 1; i < count; i++) {
+        if (ops[i].kind == OP_POWER) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Runs operations on fresh journals; ops[0] is the capacity. Returns the index of the operation after which
  * something differed, or count; ret_why gets the difference. */
 static size_t run_sequence(const struct contract_engine *engine, const struct op *ops, size_t count,
@@ -830,6 +1040,8 @@ static size_t run_sequence(const struct contract_engine *engine, const struct op
     p.subject = world_new(engine, &capacity);
     p.operators = rewind_consumer(p.subject, "nobody-at-all") != DAYBOOK_BAD_ARGUMENT;
     p.lists = has_lists(p.subject);
+    p.marking = engine->units != NULL && has_power_cut(ops, count);
+    promise(&p);
     for (i = 1; i < count; i++) {
         do_op(&p, &ops[i]);
         if (p.why[0] == '\0') {
@@ -843,6 +1055,7 @@ static size_t run_sequence(const struct contract_engine *engine, const struct op
         compare_pages(&p, 1 + ops[0].a % 4);
     }
     memcpy(ret_why, p.why, WHY_MAX);
+    forget_marks(&p, p.mark_count);
     world_free(p.oracle);
     world_free(p.subject);
     return i;
@@ -965,7 +1178,8 @@ static void test_the_engine_and_the_oracle_answer_alike(void **state)
             report(set->engine, ops, found + 1, current_seed);
         }
     }
-    (void)printf("# %" PRIu64 " operations\n", operations_done);
+    (void)printf("# %" PRIu64 " operations, %" PRIu64 " losses of power\n", operations_done,
+                 power_cuts);
 }
 
 int main(int argc, char **argv)
@@ -978,6 +1192,9 @@ int main(int argc, char **argv)
         cmocka_unit_test_prestate(test_the_engine_and_the_oracle_answer_alike, &set),
     };
 
+    /* A journal is opened some ten thousand times: its memory is kept for the next one. */
+    (void)mallopt(M_MMAP_THRESHOLD, 1 << 28);
+    (void)mallopt(M_TRIM_THRESHOLD, 1 << 29);
     if (set.engine == NULL || set.count < 2 || set.count > OPERATIONS_MAX) {
         (void)fprintf(stderr, "usage: %s ENGINE [--sequences N] [--seed S] [--operations 2..%u]\n",
                       argv[0], OPERATIONS_MAX);

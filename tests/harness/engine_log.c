@@ -61,10 +61,19 @@ static enum daybook_code reopen_log(struct contract_world *world, enum contract_
         }
     } else {
         dbk_log_abandon(world->journal);
-        sim_kill(world->disk);
+        if (end == CONTRACT_KILLED) {
+            sim_kill(world->disk);
+        } else {
+            sim_power_cut(world->disk, world->cut, world->cut_seed);
+        }
     }
     world->journal = NULL;
     return code == DAYBOOK_OK ? open_log(world, capacity, err) : code;
+}
+
+static uint64_t units_log(const struct contract_world *world)
+{
+    return dbk_log_group_no(world->journal);
 }
 
 static enum daybook_code open_log_shared(struct contract_world *world,
@@ -169,6 +178,7 @@ const struct contract_engine contract_log = {.name = "log",
                                              .open = open_log,
                                              .reopen = reopen_log,
                                              .open_shared = open_log_shared,
+                                             .units = units_log,
                                              .clean_shared = clean_log_shared,
                                              .tick = tick_log,
                                              .append_newer = append_newer_log,
@@ -180,6 +190,7 @@ const struct contract_engine contract_log_small = {.name = "log-small",
                                                    .open = open_log,
                                                    .reopen = reopen_log,
                                                    .open_shared = open_log_shared,
+                                                   .units = units_log,
                                                    .clean_shared = clean_log_shared,
                                                    .tick = tick_log,
                                                    .append_newer = append_newer_log};

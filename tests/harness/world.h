@@ -26,6 +26,7 @@ struct contract_world;
 enum contract_end {
     CONTRACT_CLOSED, /* in good order */
     CONTRACT_KILLED, /* the process is gone, what was written stays */
+    CONTRACT_POWER, /* power is gone, what was synced stays, and of the rest what world->cut keeps */
 };
 
 struct contract_engine {
@@ -43,6 +44,9 @@ struct contract_engine {
                                      struct daybook_error *err);
     /* Takes away what open_shared made beside the journal; may be NULL. */
     void (*clean_shared)(struct contract_world *world);
+    /* How many units were written, of which a loss of power leaves the first so many; an opening adds one.
+     * NULL: this engine loses nothing. */
+    uint64_t (*units)(const struct contract_world *world);
     /* Does what the journal's own threads would, where it has none; may be NULL. */
     void (*tick)(struct contract_world *world);
     /* Appends an event as a newer build would (C9); NULL: no test can do that to this engine. */
@@ -65,6 +69,8 @@ struct contract_world {
     int64_t now_us; /* the caller's clock */
     struct daybook_batch *batch;
     struct daybook_error err;
+    enum sim_profile cut; /* with CONTRACT_POWER; at first SIM_KEEP_NOTHING */
+    uint64_t cut_seed;
     bool shared;         /* opened by open_shared */
     char directory[128]; /* of a shared journal that has one */
 };

@@ -625,6 +625,11 @@ void dbk_log_set_row_version(struct daybook_journal *journal, uint16_t row_versi
     dbk_mutex_unlock(&log->stage_lock);
 }
 
+uint64_t dbk_log_group_no(const struct daybook_journal *journal)
+{
+    return ((const struct dbk_log *)journal)->tail.group_no;
+}
+
 void dbk_log_abandon(struct daybook_journal *journal)
 {
     struct dbk_log *log = dbk_log_of(journal);

@@ -27,6 +27,10 @@ bool dbk_log_housekeep(struct daybook_journal *journal);
 /* Events appended from now on carry this row version, as those of a newer build would (C9). Tests only. */
 void dbk_log_set_row_version(struct daybook_journal *journal, uint16_t row_version);
 
+/* The number of the newest group that was written, its own opening's included: after a loss of power it
+ * says how much of the log is left. Tests only. */
+uint64_t dbk_log_group_no(const struct daybook_journal *journal);
+
 /* Drops the handle as a crash would: nothing is committed, synced or marked. Tests only. */
 void dbk_log_abandon(struct daybook_journal *journal);
 

@@ -595,6 +595,43 @@ enum daybook_code dbk_memory_restart(struct daybook_journal **journal,
     return code;
 }
 
+enum daybook_code dbk_memory_copy(struct daybook_journal *journal, struct daybook_journal **ret,
+                                  struct daybook_error *err)
+{
+    struct memory_journal *m = memory_of(journal);
+    struct dbk_model *model;
+    enum daybook_code code;
+
+    dbk_assert(m->head.ops == &memory_ops);
+    dbk_mutex_lock(&m->mutex);
+    model = dbk_model_copy(m->model);
+    dbk_mutex_unlock(&m->mutex);
+    if (model == NULL) {
+        return dbk_fail(err, DAYBOOK_NO_MEMORY, "no memory for a copy of a journal");
+    }
+    code = open_over(model, &m->head.capacity, m->os, ret, err);
+    if (code != DAYBOOK_OK) {
+        dbk_model_free(model);
+    }
+    return code;
+}
+
+enum daybook_code dbk_memory_roll_back(struct daybook_journal **journal,
+                                       struct daybook_journal *older,
+                                       const struct daybook_capacity *capacity,
+                                       struct daybook_error *err)
+{
+    struct memory_journal *newer = memory_of(*journal);
+    enum daybook_code code = dbk_memory_restart(&older, capacity, err);
+
+    if (code == DAYBOOK_OK) {
+        dbk_model_tokens_behind(memory_of(older)->model, newer->model);
+        (void)memory_close(&newer->head, NULL);
+        *journal = older;
+    }
+    return code;
+}
+
 enum daybook_code dbk_memory_set_row(struct daybook_journal *journal, uint64_t position,
                                      enum dbk_memory_row row)
 {

@@ -21,6 +21,17 @@ enum daybook_code dbk_memory_restart(struct daybook_journal **journal,
                                      const struct daybook_capacity *capacity,
                                      struct daybook_error *err);
 
+/* Another journal over a copy of the storage as it is now. Owned: closed by the caller. Tests only. */
+enum daybook_code dbk_memory_copy(struct daybook_journal *journal, struct daybook_journal **ret,
+                                  struct daybook_error *err);
+/* As dbk_memory_restart, over the storage of `older`, a copy from before: what a loss of power does to a
+ * durable store that had not synced all of it. Tokens that were given out since are not used again.
+ * Closes both handles. Tests only. */
+enum daybook_code dbk_memory_roll_back(struct daybook_journal **journal,
+                                       struct daybook_journal *older,
+                                       const struct daybook_capacity *capacity,
+                                       struct daybook_error *err);
+
 /* What a stored event is made into. Tests only. */
 enum dbk_memory_row {
     DBK_MEMORY_ROW_SOUND,    /* readable, of this build's row version */

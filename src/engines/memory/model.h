@@ -30,6 +30,11 @@ void dbk_model_free(struct dbk_model *model);
 void dbk_model_restarted(struct dbk_model *model, const struct daybook_capacity *capacity,
                          int64_t mono_us);
 
+/* Tests: a copy with storage of its own; NULL: no memory. */
+struct dbk_model *dbk_model_copy(const struct dbk_model *model);
+/* Tests: tokens go on behind those that `newer` has given out (C2). */
+void dbk_model_tokens_behind(struct dbk_model *model, const struct dbk_model *newer);
+
 void dbk_model_append(struct dbk_model *model, const struct daybook_event *event, int64_t now_us,
                       int64_t mono_us, struct daybook_append_result *ret);
 

@@ -17,6 +17,8 @@
 #define BRAKE_AHEAD_US INT64_C(3600000000)   /* P3: 1 h */
 #define BRAKE_PATIENCE_US INT64_C(600000000) /* P3: 10 minutes */
 
+static bool copy_event(struct model_event *to, const struct daybook_event *from);
+
 enum daybook_code dbk_model_new(const struct daybook_capacity *capacity, struct dbk_model **ret)
 {
     struct dbk_model *m = calloc(1, sizeof *m);
@@ -70,6 +72,93 @@ void dbk_model_restarted(struct dbk_model *m, const struct daybook_capacity *cap
     m->clock_ahead = false;
     for (size_t c = 0; c < m->consumer_count; c++) {
         m->consumers[c].last_claim_at = DAYBOOK_TIME_UNSET;
+    }
+}
+
+/* ---- a copy ---------------------------------------------------------------------------------- */
+
+/* `count` elements in an array of `room`; NULL: no memory. */
+static void *copy_array(const void *from, size_t count, size_t room, size_t element_bytes)
+{
+    void *to = calloc(room == 0 ? 1 : room, element_bytes);
+
+    if (to != NULL && count > 0) {
+        memcpy(to, from, count * element_bytes);
+    }
+    return to;
+}
+
+static bool copy_words(struct model_mark *marks, size_t count)
+{
+    bool whole = true;
+
+    for (size_t i = 0; i < count; i++) {
+        if (marks[i].words != NULL) {
+            marks[i].words = copy_array(marks[i].words, marks[i].words_len, marks[i].words_len, 1);
+            whole = whole && marks[i].words != NULL;
+        }
+    }
+    return whole;
+}
+
+static bool copy_keys(struct model_orphan *orphans, size_t count)
+{
+    bool whole = true;
+
+    for (size_t i = 0; i < count; i++) {
+        size_t len = strlen(orphans[i].key) + 1;
+
+        len += strlen(orphans[i].key + len) + 1;
+        orphans[i].key = copy_array(orphans[i].key, len, len, 1);
+        whole = whole && orphans[i].key != NULL;
+    }
+    return whole;
+}
+
+struct dbk_model *dbk_model_copy(const struct dbk_model *from)
+{
+    struct dbk_model *m = copy_array(from, 1, 1, sizeof *m);
+    bool whole = m != NULL;
+
+    if (!whole) {
+        return NULL;
+    }
+    m->event_count = 0; /* each counts once it has bytes of its own */
+    m->consumer_count = 0;
+    m->orphan_count = 0;
+    m->events = copy_array(from->events, from->event_count, from->event_room, sizeof *m->events);
+    m->orphans =
+        copy_array(from->orphans, from->orphan_count, from->orphan_room, sizeof *m->orphans);
+    m->trail = copy_array(from->trail, from->trail_count, from->trail_room, sizeof *m->trail);
+    whole = m->events != NULL && m->orphans != NULL && m->trail != NULL;
+    for (size_t i = 0; whole && i < from->event_count; i++) {
+        whole = copy_event(&m->events[i], &from->events[i].own);
+        m->event_count += whole ? 1 : 0;
+    }
+    for (size_t c = 0; whole && c < from->consumer_count; c++) {
+        struct model_consumer *to = &m->consumers[c];
+
+        to->marks = copy_array(from->consumers[c].marks, from->event_count, from->event_room,
+                               sizeof *to->marks);
+        whole = to->marks != NULL;
+        m->consumer_count += whole ? 1 : 0;
+        whole = whole && copy_words(to->marks, from->event_count);
+    }
+    if (whole) {
+        m->orphan_count = from->orphan_count;
+        whole = copy_keys(m->orphans, m->orphan_count);
+    }
+    if (!whole) {
+        dbk_model_free(m);
+        return NULL;
+    }
+    return m;
+}
+
+void dbk_model_tokens_behind(struct dbk_model *m, const struct dbk_model *newer)
+{
+    if (m->next_token < newer->next_token) {
+        m->next_token = newer->next_token;
     }
 }
 
