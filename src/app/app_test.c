@@ -51,21 +51,33 @@ static void test_metrics_page(void **state)
                                             .events_max = 10,
                                             .accepted = 6,
                                             .pruned = 1,
+                                            .reclaimed = 7,
+                                            .dropped = 8,
+                                            .discarded = 9,
+                                            .stored_bytes = 11,
+                                            .file_bytes = 12,
+                                            .bytes_max = 13,
                                             .dedupe_window_us = 1500000};
     journal.commit_us.count = 3;
     journal.commit_us.sum = 300;
     journal.commit_us.buckets[7] = 3; /* 64 to 127 */
+    journal.commit_batch_events.count = 2;
+    journal.commit_batch_events.sum = 6;
+    journal.commit_batch_events.buckets[2] = 2; /* 2 and 3 */
     struct dbk_append_counters appends = {0};
     appends.outcomes[dbk_append_outcome_of(DAYBOOK_OK)] = 6;
     appends.outcomes[dbk_append_outcome_of(DAYBOOK_TOO_LARGE)] = 2;
     dbk_histogram_add(&appends.append_us, 0);
     dbk_histogram_add(&appends.append_us, 100);
     dbk_histogram_add(&appends.append_us, UINT64_MAX);
-    struct dbk_consumer_counters counters = {.acknowledged = 4};
+    struct dbk_consumer_counters counters = {.acknowledged = 4, .failed = 1, .redelivered = 2};
     struct dbk_sink_counters sink = {.records_written = 4};
+    dbk_histogram_add(&sink.write_us, 250000);
     struct dbk_metrics_consumer consumer = {
         .stats = {.name = "billing",
                   .pending = 2,
+                  .in_flight = 3,
+                  .quarantined = 4,
                   .oldest_pending_age_us = -1,
                   .oldest_unresolved_age_us = 2500000},
         .counters = &counters,
@@ -86,7 +98,16 @@ static void test_metrics_page(void **state)
         "\ndaybook_commit_seconds_bucket{journal=\"main\",le=\"0.000127\"} 3\n",
         "\ndaybook_commit_seconds_bucket{journal=\"main\",le=\"6.3e-05\"} 0\n",
         "\ndaybook_commit_seconds_sum{journal=\"main\"} 0.0003\n",
+        "\ndaybook_commit_batch_events_sum{journal=\"main\"} 6\n",
+        "\ndaybook_commit_batch_events_count{journal=\"main\"} 2\n",
+        "\ndaybook_accepted_total{journal=\"main\"} 6\n",
         "\ndaybook_pruned_total{journal=\"main\"} 1\n",
+        "\ndaybook_reclaimed_total{journal=\"main\"} 7\n",
+        "\ndaybook_dropped_total{journal=\"main\"} 8\n",
+        "\ndaybook_discarded_total{journal=\"main\"} 9\n",
+        "\ndaybook_stored_bytes{journal=\"main\"} 11\n",
+        "\ndaybook_file_bytes{journal=\"main\"} 12\n",
+        "\ndaybook_capacity_bytes{journal=\"main\"} 13\n",
         "\ndaybook_stored_events{journal=\"main\"} 5\n",
         "\ndaybook_capacity_events{journal=\"main\"} 10\n",
         "\ndaybook_dedupe_window_seconds{journal=\"main\"} 1.500000\n",
@@ -96,9 +117,18 @@ static void test_metrics_page(void **state)
         "\ndaybook_pending{journal=\"main\",consumer=\"billing\"} 2\n",
         "\ndaybook_oldest_pending_age_seconds{journal=\"main\",consumer=\"billing\"} 0\n",
         "\ndaybook_oldest_unresolved_age_seconds{journal=\"main\",consumer=\"billing\"} 2.5\n",
-        "consumer=\"billing\",outcome=\"acknowledged\"} 4\n",
+        "\ndaybook_in_flight{journal=\"main\",consumer=\"billing\"} 3\n",
+        "\ndaybook_quarantined_events{journal=\"main\",consumer=\"billing\"} 4\n",
+        "\ndaybook_deliveries_total{journal=\"main\",consumer=\"billing\",outcome=\"acknowledged\"}"
+        " "
+        "4\n",
+        "\ndaybook_deliveries_total{journal=\"main\",consumer=\"billing\",outcome=\"failed\"} 1\n",
+        "\ndaybook_deliveries_total{journal=\"main\",consumer=\"billing\",outcome=\"redelivered\"} "
+        "2\n",
         "\ndaybook_destination_up{sink=\"ledger\"} 1\n",
         "\ndaybook_records_written_total{sink=\"ledger\"} 4\n",
+        "\ndaybook_sink_write_seconds_sum{sink=\"ledger\"} 0.25\n",
+        "\ndaybook_sink_write_seconds_count{sink=\"ledger\"} 1\n",
         "\ndaybook_values_left_out_total{sink=\"ledger\"} 0\n",
         "\ndaybook_sink_writes_total{sink=\"ledger\",outcome=\"unavailable\"} 0\n",
     };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The contract's suite: one list of tests, stamped out for every engine. A test's name begins with the rule
- * that it holds (`test_A2_...`), so that tests/contract/rules.sh can say which rules have none.
+ * that it holds (`test_A2_...`), so that tests/contract/rules can say which rules have none.
  */
 #ifndef CONTRACT_CONTRACT_H
 #define CONTRACT_CONTRACT_H

@@ -203,7 +203,7 @@ static void test_C6_an_outage_condemns_nobody_however_long_it_lasts(void **state
     assert_int_equal(b->told[DAYBOOK_WORKER_DESTINATION_UP], 1);
 }
 
-static void test_W12_rows_that_are_named_leave_and_the_others_are_written_again(void **state)
+static void test_W10_W12_rows_that_are_named_leave_and_the_others_are_written_again(void **state)
 {
     struct bench *b = *state;
 
@@ -275,7 +275,7 @@ static void test_W12_values_that_were_left_out_are_told(void **state)
     assert_int_equal(b->values_left_out, 3);
 }
 
-static void test_W1_all_destinations_must_accept(void **state)
+static void test_W1_W15_all_destinations_must_accept(void **state)
 {
     struct bench *b = *state;
 
@@ -735,11 +735,11 @@ int main(int argc, char **argv)
         TEST(test_C4b_a_run_is_one_write),
         TEST(test_W2_a_refused_batch_stays_claimed_under_its_lease),
         TEST(test_C6_an_outage_condemns_nobody_however_long_it_lasts),
-        TEST(test_W12_rows_that_are_named_leave_and_the_others_are_written_again),
+        TEST(test_W10_W12_rows_that_are_named_leave_and_the_others_are_written_again),
         TEST(test_W12_others_that_were_accepted_have_landed),
         TEST(test_W12_names_of_no_row_blame_nobody),
         TEST(test_W12_values_that_were_left_out_are_told),
-        TEST(test_W1_all_destinations_must_accept),
+        TEST(test_W1_W15_all_destinations_must_accept),
         TEST(test_W1_what_one_destination_rejects_no_other_one_gets),
         TEST(test_W8_a_failed_acknowledgement_is_repeated_once),
         TEST(test_W8_a_write_whose_acknowledgement_was_lost_is_delivered_again),
