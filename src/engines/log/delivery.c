@@ -15,6 +15,8 @@
 
 enum {
     READ_RETRY_US = 1000000, /* a key whose event could not be read is left alone this long */
+    READ_GAP_MAX = 4096, /* bytes between two entries: to read on costs less than to read anew */
+    READ_ALONG_MAX = 262144, /* bytes of one read of several entries */
     PRUNE_STEP = 256         /* events pruned under one hold */
 };
 
@@ -193,23 +195,17 @@ static void walk_give_back(struct dbk_log *log, struct dbk_walk *walk)
     dbk_walk_free(walk);
 }
 
-enum dbk_payload dbk_log_read_entry(struct dbk_log *log, uint64_t position, struct dbk_place place,
-                                    struct daybook_batch *batch, struct daybook_delivery *ret)
+/* Makes a delivery of the entry whose bytes stand behind those that the batch has used. */
+static enum dbk_payload take_entry(struct daybook_batch *batch, uint64_t position, size_t len,
+                                   struct daybook_delivery *ret)
 {
     struct dbk_entry entry;
     size_t entry_len;
-    if (place.len > dbk_batch_room(batch) - batch->bytes_used) {
-        return DBK_PAYLOAD_NO_ROOM;
-    }
-    uint8_t *buf = batch->bytes + batch->bytes_used;
-    int64_t len = dbk_segment_read(log, place, buf);
-    if (len < 0) {
-        return DBK_PAYLOAD_UNREADABLE;
-    }
-    if (dbk_entry_decode(buf, (size_t)len, &entry, &entry_len) != DBK_ENTRY_OK) {
+    if (dbk_entry_decode(batch->bytes + batch->bytes_used, len, &entry, &entry_len) !=
+        DBK_ENTRY_OK) {
         return DBK_PAYLOAD_MALFORMED;
     }
-    batch->bytes_used += (size_t)len;
+    batch->bytes_used += len;
     *ret = (struct daybook_delivery){
         .position = position,
         .row_version = entry.row_version,
@@ -221,6 +217,78 @@ enum dbk_payload dbk_log_read_entry(struct dbk_log *log, uint64_t position, stru
                   .record = entry.record},
     };
     return DBK_PAYLOAD_OK;
+}
+
+enum dbk_payload dbk_log_read_entry(struct dbk_log *log, uint64_t position, struct dbk_place place,
+                                    struct daybook_batch *batch, struct daybook_delivery *ret)
+{
+    if (place.len > dbk_batch_room(batch) - batch->bytes_used) {
+        return DBK_PAYLOAD_NO_ROOM;
+    }
+    int64_t len = dbk_segment_read(log, place, batch->bytes + batch->bytes_used);
+    return len < 0 ? DBK_PAYLOAD_UNREADABLE : take_entry(batch, position, (size_t)len, ret);
+}
+
+/* The place that the first of `count` picks spans together with those behind it: as many as stand close
+ * to each other, in order and within `room`. *ret_count: how many; 1 where they do not. */
+static struct dbk_place span(const struct dbk_pick *picks, uint32_t count, size_t room,
+                             uint32_t *ret_count)
+{
+    struct dbk_place all = picks[0].place;
+    uint32_t n = 1;
+    for (; n < count; n++) {
+        struct dbk_place next = picks[n].place;
+        uint32_t end = all.offset + all.len;
+        if (next.segment_no != all.segment_no || next.offset < end ||
+            next.offset - end > READ_GAP_MAX) {
+            break;
+        }
+        uint32_t len = next.offset + next.len - all.offset;
+        if (len > READ_ALONG_MAX || len > room) {
+            break;
+        }
+        all.len = len;
+    }
+    *ret_count = n;
+    return all;
+}
+
+/* Reads picks into the batch; *ret_found: what each came to. Neighbours are read at once, and what stood
+ * between them is squeezed out; each is still checked by itself, and where the whole cannot be read
+ * each is read by itself, so that nobody suffers for another one's sector. */
+static void read_picks(struct dbk_log *log, const struct dbk_pick *picks, uint32_t count,
+                       struct daybook_batch *batch, enum dbk_payload *ret_found)
+{
+    for (uint32_t first = 0, n = 0; first < count; first += n) {
+        uint8_t *bytes = batch->bytes + batch->bytes_used;
+        struct dbk_place all =
+            span(picks + first, count - first, dbk_batch_room(batch) - batch->bytes_used, &n);
+        bool together = n > 1 && dbk_segment_read(log, all, bytes) >= 0;
+        for (uint32_t i = first; i < first + n; i++) {
+            const struct dbk_pick *pick = &picks[i];
+            struct daybook_delivery *delivery = &batch->deliveries[batch->count];
+            if (together) {
+                memmove(batch->bytes + batch->bytes_used, bytes + (pick->place.offset - all.offset),
+                        pick->place.len);
+                ret_found[i] = take_entry(batch, pick->position, pick->place.len, delivery);
+            } else {
+                ret_found[i] =
+                    dbk_log_read_entry(log, pick->position, pick->place, batch, delivery);
+            }
+            batch->count += ret_found[i] == DBK_PAYLOAD_OK ? 1 : 0;
+        }
+    }
+}
+
+/* [state] Pins or unpins what the picks stand in, once for those in a row. */
+static void pin_picks(struct dbk_log *log, const struct dbk_pick *picks, uint32_t count,
+                      void (*pin)(struct dbk_log *log, uint32_t segment_no))
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (i == 0 || picks[i].place.segment_no != picks[i - 1].place.segment_no) {
+            pin(log, picks[i].place.segment_no);
+        }
+    }
 }
 
 /* Closes the gaps that given back deliveries leave in the batch: those that are picked next need their
@@ -256,23 +324,14 @@ static bool pick_and_read(struct dbk_log *log, struct dbk_walk *walk, int64_t no
         uint32_t end = walk->pick_count;
         bool dropped = false;
         bool full = false;
-        for (uint32_t i = first; i < end; i++) {
-            dbk_segment_pin(log, walk->picks[i].place.segment_no);
-        }
+        pin_picks(log, walk->picks + first, end - first, dbk_segment_pin);
         dbk_mutex_unlock(&log->state_lock);
         enum dbk_payload found[DBK_READ_STEP];
-        for (uint32_t i = first; i < end; i++) {
-            /* Only this thread looks at its walk. */
-            struct dbk_pick *pick = &walk->picks[i];
-            struct daybook_delivery *delivery = &batch->deliveries[batch->count];
-            enum dbk_payload payload =
-                dbk_log_read_entry(log, pick->position, pick->place, batch, delivery);
-            batch->count += payload == DBK_PAYLOAD_OK ? 1 : 0;
-            found[i - first] = payload;
-        }
+        /* Only this thread looks at its walk. */
+        read_picks(log, walk->picks + first, end - first, batch, found);
         dbk_mutex_lock(&log->state_lock);
+        pin_picks(log, walk->picks + first, end - first, dbk_segment_unpin);
         for (uint32_t i = first; i < end; i++) {
-            dbk_segment_unpin(log, walk->picks[i].place.segment_no);
             if (found[i - first] == DBK_PAYLOAD_OK || walk->picks[i].dropped) {
                 continue;
             }

@@ -753,6 +753,139 @@ static void test_C6_a_full_claim_that_condemns_as_many(void **state)
     fixture_free(f);
 }
 
+/* ---- neighbours that are read at once ---------------------------------------------------------------- */
+
+enum { NEIGHBOURS = 100, BAD_SECTOR_BYTES = 64 };
+
+static _Atomic uint64_t reads;
+static _Atomic uint64_t bad_sector; /* an offset in segment 1; 0: none */
+
+static int64_t counted_pread(const struct dbk_os *os, int file, void *buf, size_t len,
+                             uint64_t offset)
+{
+    uint64_t bad = atomic_load(&bad_sector);
+    atomic_fetch_add(&reads, 1);
+    if (bad != 0 && offset < bad + BAD_SECTOR_BYTES && bad < offset + len) {
+        return -EIO;
+    }
+    return dbk_os_posix()->pread(os, file, buf, len, offset);
+}
+
+/* Where some text stands in segment 1. */
+static uint64_t offset_of(const struct fixture *f, const char *text)
+{
+    static char bytes[1024 * 1024];
+    char path[128];
+    snprintf(path, sizeof(path), "%s/seg-%016x.dbl", f->path, 1U);
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    size_t len = fread(bytes, 1, sizeof(bytes), file);
+    assert_int_equal(fclose(file), 0);
+    const char *at = memmem(bytes, len, text, strlen(text));
+    assert_non_null(at);
+    return (uint64_t)(at - bytes);
+}
+
+/* Events of NEIGHBOURS keys, in one group, so that they stand side by side. */
+static void append_neighbours(struct fixture *f)
+{
+    static struct event_text texts[NEIGHBOURS];
+    struct daybook_event events[NEIGHBOURS];
+    struct daybook_append_result results[NEIGHBOURS];
+    for (unsigned i = 0; i < NEIGHBOURS; i++) {
+        events[i] = make_event(&texts[i], i, i, 300);
+    }
+    assert_int_equal(daybook_journal_append_batch(f->journal, events, NEIGHBOURS, NOW_US,
+                                                  DAYBOOK_NO_DEADLINE, results, &f->err),
+                     DAYBOOK_OK);
+}
+
+/* Claims everything and checks that it is whole and in order, `missing` left out. */
+static void claim_neighbours(struct fixture *f, struct daybook_batch *batch, int64_t now_us,
+                             unsigned from, unsigned to, unsigned missing)
+{
+    struct daybook_claim claim = {
+        .consumer = "billing", .events_max = NEIGHBOURS, .key_run = 1, .lease_ms = 600000};
+    size_t at = 0;
+    assert_int_equal(
+        daybook_journal_claim(f->journal, &claim, now_us, DAYBOOK_NO_DEADLINE, batch, &f->err),
+        DAYBOOK_OK);
+    for (unsigned i = from; i < to; i++) {
+        struct event_text text;
+        struct daybook_event event = make_event(&text, i, i, 300);
+        if (i == missing) {
+            continue;
+        }
+        const struct daybook_event *got = &batch->deliveries[at].event;
+        assert_true(at < batch->count);
+        assert_int_equal(batch->deliveries[at++].position, i + 1);
+        assert_int_equal(got->record.len, event.record.len);
+        assert_memory_equal(got->record.data, event.record.data, event.record.len);
+        assert_int_equal(got->request_id.len, event.request_id.len);
+        assert_memory_equal(got->request_id.data, event.request_id.data, event.request_id.len);
+        assert_int_equal(got->subject.len, event.subject.len);
+        assert_memory_equal(got->subject.data, event.subject.data, event.subject.len);
+    }
+    assert_int_equal(batch->count, at);
+}
+
+static struct fixture *neighbours_new(struct daybook_batch **ret_batch)
+{
+    struct fixture *f = fixture_new();
+    f->options.threads = DAYBOOK_LOG_INLINE;
+    f->options.segment_bytes = 1024 * 1024;
+    f->os.pread = counted_pread;
+    fixture_open(f);
+    append_neighbours(f);
+    assert_int_equal(daybook_batch_new(NEIGHBOURS, 64 * 1024, 8 * 1024, ret_batch, NULL),
+                     DAYBOOK_OK);
+    return f;
+}
+
+static void test_C13_a_claim_reads_neighbours_at_once(void **state)
+{
+    struct daybook_batch *batch;
+    struct fixture *f = neighbours_new(&batch);
+    (void)state;
+    uint64_t before = atomic_load(&reads);
+    claim_neighbours(f, batch, NOW_US, 0, NEIGHBOURS, NEIGHBOURS);
+    assert_int_equal(atomic_load(&reads) - before, 1);
+    daybook_batch_free(batch);
+    fixture_free(f);
+}
+
+static void test_C7_a_sector_that_cannot_be_read_holds_up_its_own_key_alone(void **state)
+{
+    enum { UNREADABLE = 50 };
+    struct daybook_batch *batch;
+    struct fixture *f = neighbours_new(&batch);
+    (void)state;
+    atomic_store(&bad_sector, offset_of(f, "{\"n\":50,"));
+    claim_neighbours(f, batch, NOW_US, 0, NEIGHBOURS, UNREADABLE);
+    atomic_store(&bad_sector, 0);
+    claim_neighbours(f, batch, NOW_US + 2000000, UNREADABLE, UNREADABLE + 1, NEIGHBOURS);
+    daybook_batch_free(batch);
+    fixture_free(f);
+}
+
+static void test_C7_an_event_that_rotted_condemns_none_of_its_neighbours(void **state)
+{
+    enum { ROTTEN = 50 };
+    struct daybook_consumer_stats stats;
+    struct daybook_batch *batch;
+    struct fixture *f = neighbours_new(&batch);
+    char path[128];
+    (void)state;
+    snprintf(path, sizeof(path), "%s/seg-%016x.dbl", f->path, 1U);
+    spoil(path, "\"n\":50,");
+    claim_neighbours(f, batch, NOW_US, 0, NEIGHBOURS, ROTTEN);
+    assert_int_equal(daybook_journal_consumer_stats(f->journal, "billing", NOW_US, &stats, NULL),
+                     DAYBOOK_OK);
+    assert_int_equal(stats.quarantined, 1);
+    daybook_batch_free(batch);
+    fixture_free(f);
+}
+
 /* ---- the last block of a full disk ------------------------------------------------------------------ */
 
 static struct dbk_log *marked_log; /* NULL, or whose mark is under way */
@@ -1058,6 +1191,9 @@ int main(void)
         cmocka_unit_test(test_P4_P5_a_limit_lowered_by_far_and_nobody_waits),
         cmocka_unit_test(test_C7_a_claim_fits_its_batch_behind_a_malformed_event),
         cmocka_unit_test(test_C6_a_full_claim_that_condemns_as_many),
+        cmocka_unit_test(test_C13_a_claim_reads_neighbours_at_once),
+        cmocka_unit_test(test_C7_a_sector_that_cannot_be_read_holds_up_its_own_key_alone),
+        cmocka_unit_test(test_C7_an_event_that_rotted_condemns_none_of_its_neighbours),
         cmocka_unit_test(test_A4_a_mark_takes_no_room_that_a_verdict_counts_on),
         cmocka_unit_test(test_A4_too_little_disk_refuses_at_once),
         cmocka_unit_test(test_a_prepared_segment_that_is_too_small_holds_up_nothing),
