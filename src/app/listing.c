@@ -4,7 +4,10 @@
 
 #include <string.h>
 
-void dbk_event_line(struct dbk_text *text, const struct daybook_delivery *delivery)
+#include "json/json.h"
+
+/* Up to the record, whose value comes next. */
+static void event_members(struct dbk_text *text, const struct daybook_delivery *delivery)
 {
     const struct daybook_event *event = &delivery->event;
     dbk_text_str(text, "{\"position\":");
@@ -20,8 +23,107 @@ void dbk_event_line(struct dbk_text *text, const struct daybook_delivery *delive
     dbk_text_str(text, ",\"accepted_at\":");
     dbk_text_json_time(text, delivery->accepted_at_us);
     dbk_text_str(text, ",\"record\":");
-    dbk_text_one_line(text, event->record);
+}
+
+void dbk_event_line(struct dbk_text *text, const struct daybook_delivery *delivery)
+{
+    event_members(text, delivery);
+    dbk_text_one_line(text, delivery->event.record);
     dbk_text_str(text, "}\n");
+}
+
+void dbk_event_json(struct dbk_text *text, const struct daybook_delivery *delivery,
+                    const struct daybook_event_standing *standings, size_t count)
+{
+    event_members(text, delivery);
+    if (delivery->event.record.len > 0) {
+        dbk_text_put(text, delivery->event.record.data, delivery->event.record.len);
+    } else {
+        dbk_text_str(text, "null"); /* damaged */
+    }
+    dbk_text_str(text, ",\"consumers\":[");
+    for (size_t i = 0; i < count; i++) {
+        dbk_text_printf(
+            text, "%s{\"name\":\"%s\",\"state\":\"%s\",\"attempt\":%u,\"hand_outs\":%u}",
+            i > 0 ? "," : "", standings[i].consumer, daybook_standing_name(standings[i].standing),
+            standings[i].attempt, standings[i].hand_outs);
+    }
+    dbk_text_str(text, "]}\n");
+}
+
+/* The destination's own words: an object as it stands, anything else as its message. */
+static void words_json(struct dbk_text *text, struct daybook_bytes words)
+{
+    if (words.len > 0 && words.data[0] == '{' && dbk_json_check_object(words, NULL) == DAYBOOK_OK) {
+        dbk_text_one_line(text, words);
+        return;
+    }
+    dbk_text_str(text, "{\"message\":");
+    dbk_text_json(text, words);
+    dbk_text_char(text, '}');
+}
+
+void dbk_quarantine_line(struct dbk_text *text, const struct daybook_delivery *delivery,
+                         const struct daybook_quarantine_entry *entry)
+{
+    const struct daybook_event *event = &delivery->event;
+    dbk_text_str(text, "{\"request_id\":");
+    dbk_text_json(text, event->request_id);
+    dbk_text_printf(text,
+                    ",\"position\":%llu,\"namespace\":", (unsigned long long)delivery->position);
+    dbk_text_json(text, event->name_space);
+    dbk_text_str(text, ",\"subject\":");
+    dbk_text_json(text, event->subject);
+    dbk_text_printf(text,
+                    ",\"reason\":\"%s\",\"words\":", daybook_quarantine_reason_name(entry->reason));
+    words_json(text, (struct daybook_bytes){entry->words, entry->words_len});
+    dbk_text_printf(text, ",\"attempts\":%u,\"quarantined_at\":", entry->attempts);
+    dbk_text_json_time(text, entry->quarantined_at_us != 0 ? entry->quarantined_at_us
+                                                           : DAYBOOK_TIME_UNSET);
+    dbk_text_str(text, ",\"accepted_at\":");
+    dbk_text_json_time(text, delivery->accepted_at_us);
+    dbk_text_str(text, ",\"record\":");
+    if (event->record.len > 0) {
+        dbk_text_one_line(text, event->record);
+    } else {
+        dbk_text_str(text, "null"); /* damaged */
+    }
+    dbk_text_str(text, "}\n");
+}
+
+void dbk_operation_json(struct dbk_text *text, const struct daybook_operation *operation)
+{
+    dbk_text_printf(text, "{\"no\":%llu,\"kind\":\"%s\",\"at\":", (unsigned long long)operation->no,
+                    daybook_operation_kind_name(operation->kind));
+    dbk_text_json_time(text, operation->at_us);
+    dbk_text_printf(text, ",\"consumer\":\"%s\",\"request_id\":", operation->consumer);
+    if (operation->request_id[0] != '\0') {
+        dbk_text_json_str(text, operation->request_id);
+    } else {
+        dbk_text_str(text, "null");
+    }
+    if (operation->position != 0) {
+        dbk_text_printf(text, ",\"position\":%llu", (unsigned long long)operation->position);
+    } else {
+        dbk_text_str(text, ",\"position\":null");
+    }
+    dbk_text_str(text, ",\"who\":");
+    dbk_text_json_str(text, operation->who);
+    dbk_text_str(text, ",\"why\":");
+    dbk_text_json_str(text, operation->why);
+    dbk_text_char(text, '}');
+}
+
+bool dbk_reason_parse(const char *text, enum daybook_quarantine_reason *ret)
+{
+    for (int r = DAYBOOK_REASON_MALFORMED; r <= DAYBOOK_REASON_ATTEMPTS_EXHAUSTED; r++) {
+        enum daybook_quarantine_reason reason = (enum daybook_quarantine_reason)r;
+        if (strcmp(text, daybook_quarantine_reason_name(reason)) == 0) {
+            *ret = reason;
+            return true;
+        }
+    }
+    return false;
 }
 
 void dbk_record_line(struct dbk_text *text, const struct daybook_delivery *delivery)
@@ -103,6 +205,16 @@ void dbk_consumer_json(struct dbk_text *text, const struct daybook_consumer_stat
     age(text, "oldest_unresolved_age_seconds", stats->oldest_unresolved_age_us);
     dbk_text_printf(text, ",\"drained\":%s,\"last_claim_at\":", stats->drained ? "true" : "false");
     dbk_text_json_time(text, stats->last_claim_at_us);
+    dbk_text_printf(text, ",\"registered\":%s,", stats->registered ? "true" : "false");
+    member(text, "held_events", stats->pending + stats->in_flight + stats->quarantined);
+    dbk_text_char(text, ',');
+    member(text, "newer_version", stats->newer_version);
+    dbk_text_str(text, ",\"start\":");
+    if (stats->start == UINT64_MAX) {
+        dbk_text_str(text, "null"); /* waits for a time */
+    } else {
+        dbk_text_u64(text, stats->start);
+    }
 }
 
 bool dbk_where_parse(const char *text, enum daybook_where *ret)

@@ -90,21 +90,26 @@ static void write_destination(struct dbk_text *text, struct dbk_delivery_sink *s
     dbk_text_char(text, '}');
 }
 
+static void write_consumer(struct dbk_text *text, const struct consumer_view *c)
+{
+    bool running = c->delivery != NULL && c->delivery->running;
+    dbk_text_printf(text, "{\"name\":\"%s\",\"running\":%s,", c->stats.name,
+                    running ? "true" : "false");
+    dbk_consumer_json(text, &c->stats);
+    dbk_text_str(text, ",\"destinations\":[");
+    for (size_t k = 0; c->delivery != NULL && k < c->delivery->sink_count; k++) {
+        dbk_text_str(text, k > 0 ? "," : "");
+        write_destination(text, &c->delivery->sinks[k]);
+    }
+    dbk_text_str(text, "]}");
+}
+
 static void write_consumers(struct dbk_text *text, const struct view *view)
 {
     dbk_text_char(text, '[');
     for (size_t i = 0; i < view->count; i++) {
-        const struct consumer_view *c = &view->consumers[i];
-        bool running = c->delivery != NULL && c->delivery->running;
-        dbk_text_printf(text, "%s{\"name\":\"%s\",\"running\":%s,", i > 0 ? "," : "", c->stats.name,
-                        running ? "true" : "false");
-        dbk_consumer_json(text, &c->stats);
-        dbk_text_str(text, ",\"destinations\":[");
-        for (size_t k = 0; c->delivery != NULL && k < c->delivery->sink_count; k++) {
-            dbk_text_str(text, k > 0 ? "," : "");
-            write_destination(text, &c->delivery->sinks[k]);
-        }
-        dbk_text_str(text, "]}");
+        dbk_text_str(text, i > 0 ? "," : "");
+        write_consumer(text, &view->consumers[i]);
     }
     dbk_text_char(text, ']');
 }
@@ -132,6 +137,27 @@ void dbk_admin_consumers(struct dbk_service *service, struct dbk_answer *answer)
     dbk_text_str(&answer->body, "{\"consumers\":");
     write_consumers(&answer->body, view);
     dbk_text_str(&answer->body, "}\n");
+    free(view);
+}
+
+void dbk_admin_consumer(struct dbk_service *service, const char *name, struct dbk_answer *answer)
+{
+    struct view *view = look(service);
+    if (view == NULL) {
+        answer_no_memory(answer);
+        return;
+    }
+    for (size_t i = 0; i < view->count; i++) {
+        if (strcmp(view->consumers[i].stats.name, name) == 0) {
+            begin_json(answer);
+            write_consumer(&answer->body, &view->consumers[i]);
+            dbk_text_char(&answer->body, '\n');
+        }
+    }
+    if (answer->status == 0) {
+        dbk_answer_problem(answer, 404, "not_found",
+                           "no such consumer is configured or registered: see /v1/consumers");
+    }
     free(view);
 }
 

@@ -20,6 +20,7 @@ struct dbk_listing {
 
 void dbk_admin_stats(struct dbk_service *service, struct dbk_answer *answer);
 void dbk_admin_consumers(struct dbk_service *service, struct dbk_answer *answer);
+void dbk_admin_consumer(struct dbk_service *service, const char *name, struct dbk_answer *answer);
 void dbk_admin_metrics(struct dbk_service *service, struct dbk_answer *answer);
 void dbk_admin_events(struct dbk_service *service, const struct dbk_listing *listing,
                       struct dbk_answer *answer);

@@ -17,6 +17,7 @@ const char *dbk_status_phrase(unsigned status)
                    {201, "Created"},
                    {207, "Multi-Status"},
                    {400, "Bad Request"},
+                   {403, "Forbidden"},
                    {404, "Not Found"},
                    {405, "Method Not Allowed"},
                    {409, "Conflict"},

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Requests: routing, bodies, suspended appends, answers. All of it runs on the threads of
- * libmicrohttpd, one at a time per connection, but for `resume`, which the completion thread calls.
+ * Requests: bodies, suspended connections, answers. All of it runs on the threads of libmicrohttpd, one at
+ * a time per connection, but for `resume`, which the completion thread and the desk call.
  */
 #include "daemon/http.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <microhttpd.h>
+#include <netdb.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -18,32 +20,25 @@
 #include "base/error.h"
 #include "daemon/admin.h"
 #include "daemon/listen.h"
+#include "daemon/operate.h"
 
 #define CONNECTION_BYTES_MAX (16u * 1024u)             /* request line and headers */
 #define BODY_FIRST_BYTES (16u * 1024u)                 /* a body grows from here */
 #define BODIES_BYTES_MAX (UINT64_C(512) * 1024 * 1024) /* of all bodies at once */
 #define DISCARD_BYTES_MAX (UINT64_C(64) * 1024 * 1024) /* read past a refusal, then cut */
-#define FILES_BESIDE_CONNECTIONS 64u                   /* log, database, eventfds ... */
-
-enum route {
-    ROUTE_EVENTS,
-    ROUTE_STATS,
-    ROUTE_CONSUMERS,
-    ROUTE_METRICS,
-    ROUTE_HEALTH,
-    ROUTE_READY,
-    ROUTE_NONE
-};
+#define OPERATOR_HEADER "Daybook-Operator"
+#define FILES_BESIDE_CONNECTIONS 64u /* log, database, eventfds ... */
 
 enum request_state {
     REQUEST_BODY,    /* a body is being read (perhaps an empty one) */
     REQUEST_DISCARD, /* the answer is known, what still comes is thrown away */
-    REQUEST_WAIT,    /* suspended: its append is under way */
+    REQUEST_WAIT,    /* suspended: its append, or its turn at the desk, is under way */
     REQUEST_ANSWERED
 };
 
 struct dbk_http {
     struct dbk_service *service;
+    struct dbk_desk *desk;
     struct MHD_Daemon *tcp;
     struct MHD_Daemon *local;
     char url[DBK_HTTP_ADDRESS_TEXT_MAX];
@@ -54,10 +49,10 @@ struct dbk_http {
 struct request {
     struct dbk_http *http;
     struct MHD_Connection *connection;
-    enum route route;
+    struct dbk_target target;
     enum request_state state;
     enum dbk_body_kind kind;
-    bool post;
+    bool has_body; /* one that is read */
     enum dbk_begun begun;
     char *body;
     size_t body_len;
@@ -65,17 +60,8 @@ struct request {
     uint64_t discarded;
     uint64_t not_durable; /* events of the answer that were refused for want of durability */
     struct dbk_append *append;
+    struct dbk_operate *operate;
     struct dbk_answer answer; /* with DISCARD */
-};
-
-static const struct {
-    const char *path;
-    enum route route;
-    const char *allow;
-} routes[] = {
-    {"/v1/events", ROUTE_EVENTS, "GET, HEAD, POST"}, {"/v1/stats", ROUTE_STATS, "GET, HEAD"},
-    {"/v1/consumers", ROUTE_CONSUMERS, "GET, HEAD"}, {"/metrics", ROUTE_METRICS, "GET, HEAD"},
-    {"/healthz", ROUTE_HEALTH, "GET, HEAD"},         {"/readyz", ROUTE_READY, "GET, HEAD"},
 };
 
 /* ---- answers --------------------------------------------------------------------------------- */
@@ -353,47 +339,208 @@ static enum MHD_Result end_append(struct request *request)
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-static const char *argument(struct request *request, const char *name)
+/* Arguments come as they were sent: see keep_escapes. Returns false for one that cannot be decoded. */
+static bool argument(struct request *request, const char *name, char *buf, size_t room)
 {
-    return MHD_lookup_connection_value(request->connection, MHD_GET_ARGUMENT_KIND, name);
+    const char *value =
+        MHD_lookup_connection_value(request->connection, MHD_GET_ARGUMENT_KIND, name);
+    buf[0] = '\0';
+    return value == NULL || dbk_percent_decode(value, strlen(value), buf, room);
 }
 
-static enum MHD_Result answer_get(struct request *request)
+static enum daybook_code read_query(struct request *request, struct dbk_query *ret,
+                                    struct daybook_error *err)
+{
+    const struct {
+        const char *name;
+        char *buf;
+        size_t room;
+    } all[] = {
+        {"after", ret->after, sizeof ret->after},    {"before", ret->before, sizeof ret->before},
+        {"limit", ret->limit, sizeof ret->limit},    {"where", ret->where, sizeof ret->where},
+        {"reason", ret->reason, sizeof ret->reason}, {"force", ret->force, sizeof ret->force},
+        {"why", ret->why, sizeof ret->why}};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        if (!argument(request, all[i].name, all[i].buf, all[i].room)) {
+            return dbk_fail(err, DAYBOOK_BAD_ARGUMENT,
+                            "%s is longer than %zu bytes or not percent-encoded", all[i].name,
+                            all[i].room - 1);
+        }
+    }
+    return DAYBOOK_OK;
+}
+
+/* Where the request comes from, as far as the system knows: an address, or the user at a Unix socket. */
+static void write_peer(struct request *request, char *buf, size_t room)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    const union MHD_ConnectionInfo *fd =
+        MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    struct ucred user;
+    socklen_t len = sizeof user;
+    (void)snprintf(buf, room, "unknown");
+    if (info != NULL && info->client_addr != NULL && info->client_addr->sa_family != AF_UNIX) {
+        socklen_t size = info->client_addr->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+                                                                  : sizeof(struct sockaddr_in);
+        (void)getnameinfo(info->client_addr, size, buf, (socklen_t)room, NULL, 0, NI_NUMERICHOST);
+    } else if (fd != NULL &&
+               getsockopt(fd->connect_fd, SOL_SOCKET, SO_PEERCRED, &user, &len) == 0) {
+        (void)snprintf(buf, room, "uid %u", (unsigned)user.uid);
+    }
+}
+
+/* Who asks, for the trail: the name that is claimed, and where it comes from. */
+static void write_who(struct request *request, char *buf, size_t room)
+{
+    char peer[INET6_ADDRSTRLEN + 16];
+    const char *name = header(request, OPERATOR_HEADER);
+    write_peer(request, peer, sizeof peer);
+    if (name == NULL || name[0] == '\0') {
+        (void)snprintf(buf, room, "%s", peer);
+    } else {
+        (void)snprintf(buf, room, "%.180s (%s)", name, peer);
+    }
+}
+
+/* Hands the request to the desk; the connection waits. */
+static enum MHD_Result begin_operate(struct request *request)
+{
+    struct dbk_operate *operate = calloc(1, sizeof *operate);
+    struct dbk_answer answer = {0};
+    struct daybook_error err = {0};
+    if (operate == NULL) {
+        return MHD_NO;
+    }
+    *operate = (struct dbk_operate){.job = {.run = dbk_operate_run, .waiter = request},
+                                    .service = request->http->service,
+                                    .desk = request->http->desk,
+                                    .target = request->target,
+                                    .begun = request->begun,
+                                    .body = request->body,
+                                    .body_len = request->body_len};
+    atomic_fetch_sub(&request->http->bodies_bytes, request->body_room);
+    request->body = NULL;
+    request->body_room = 0;
+    if (read_query(request, &operate->query, &err) != DAYBOOK_OK) {
+        dbk_operate_free(operate);
+        dbk_answer_problem(&answer, 400, daybook_code_name(err.code), err.message);
+        return send_answer(request, &answer);
+    }
+    write_who(request, operate->who, sizeof operate->who);
+    request->operate = operate;
+    request->state = REQUEST_WAIT;
+    /* Suspended first: it may be done before `put` returns. */
+    MHD_suspend_connection(request->connection);
+    if (!dbk_desk_put(request->http->desk, &operate->job)) {
+        dbk_answer_problem(&operate->answer, 503, "busy",
+                           "too many requests wait for the disk: repeat the request later");
+        operate->answer.retry_after_s = 1;
+        MHD_resume_connection(request->connection);
+    }
+    return MHD_YES;
+}
+
+static enum MHD_Result end_operate(struct request *request)
+{
+    struct dbk_operate *operate = request->operate;
+    request->operate = NULL;
+    enum MHD_Result result = send_answer(request, &operate->answer);
+    dbk_operate_free(operate);
+    return result;
+}
+
+/* What waits for nothing is answered at once. */
+static enum MHD_Result answer_now(struct request *request)
 {
     struct dbk_service *service = request->http->service;
     struct dbk_answer answer = {0};
-    struct dbk_listing listing;
-    struct daybook_error err = {0};
-    switch (request->route) {
-    case ROUTE_EVENTS:
-        if (dbk_listing_parse(argument(request, "after"), argument(request, "limit"),
-                              argument(request, "where"), &listing, &err) != DAYBOOK_OK) {
-            dbk_answer_problem(&answer, 400, daybook_code_name(err.code), err.message);
-        } else {
-            dbk_admin_events(service, &listing, &answer);
-        }
-        break;
-    case ROUTE_STATS:
+    switch (request->target.route) {
+    case DBK_ROUTE_STATS:
         dbk_admin_stats(service, &answer);
         break;
-    case ROUTE_CONSUMERS:
+    case DBK_ROUTE_CONSUMERS:
         dbk_admin_consumers(service, &answer);
         break;
-    case ROUTE_METRICS:
+    case DBK_ROUTE_CONSUMER:
+        dbk_admin_consumer(service, request->target.consumer, &answer);
+        break;
+    case DBK_ROUTE_METRICS:
         dbk_admin_metrics(service, &answer);
         break;
-    case ROUTE_READY:
+    case DBK_ROUTE_READY:
         dbk_admin_ready(service, &answer);
         break;
-    case ROUTE_HEALTH:
+    case DBK_ROUTE_HEALTH:
         answer.status = 200;
         answer.content_type = DBK_TYPE_JSON;
         dbk_text_str(&answer.body, "{\"status\":\"alive\"}\n");
         break;
-    case ROUTE_NONE:
+    case DBK_ROUTE_EVENTS:
+    case DBK_ROUTE_EVENT:
+    case DBK_ROUTE_REWIND:
+    case DBK_ROUTE_QUARANTINE:
+    case DBK_ROUTE_QUARANTINED:
+    case DBK_ROUTE_RELEASE:
+    case DBK_ROUTE_RELEASE_MANY:
+    case DBK_ROUTE_DISCARD_MANY:
+    case DBK_ROUTE_OPERATIONS:
+    case DBK_ROUTE_NONE:
         return MHD_NO;
     }
     return send_answer(request, &answer);
+}
+
+/* The whole request is there. */
+static enum MHD_Result answer_request(struct request *request)
+{
+    if (request->target.route == DBK_ROUTE_EVENTS && request->target.method == DBK_METHOD_POST) {
+        return begin_append(request);
+    }
+    return dbk_operate_handles(&request->target) ? begin_operate(request) : answer_now(request);
+}
+
+/* A page in somebody's browser may not operate a daemon on the same machine: what a browser sends for
+ * another site carries its Origin. */
+static bool is_of_other_origin(struct request *request)
+{
+    const char *origin = header(request, "Origin");
+    const char *host = header(request, MHD_HTTP_HEADER_HOST);
+    const char *at = origin != NULL ? strstr(origin, "://") : NULL;
+    return origin != NULL && (host == NULL || at == NULL || strcasecmp(at + 3, host) != 0);
+}
+
+static void check_operate(struct request *request)
+{
+    const char *type = header(request, MHD_HTTP_HEADER_CONTENT_TYPE);
+    if (is_of_other_origin(request)) {
+        refuse(request, 403, "other_origin",
+               "a page of another origin may not change anything here");
+    } else if (dbk_operate_has_body(&request->target) &&
+               (type == NULL || !is_type(type, DBK_TYPE_JSON))) {
+        refuse(request, 415, "unsupported_media_type", "Content-Type has to be application/json");
+    }
+}
+
+static void aim(struct request *request, const char *url, const char *method)
+{
+    struct daybook_error err = {0};
+    struct dbk_target *target = &request->target;
+    enum daybook_code code = dbk_target_parse(url, method, target, &err);
+    bool append = target->route == DBK_ROUTE_EVENTS && target->method == DBK_METHOD_POST;
+    request->has_body = append || dbk_operate_has_body(target);
+    if (code == DAYBOOK_NOT_FOUND) {
+        refuse(request, 404, daybook_code_name(code), err.message);
+    } else if (!target->allowed) {
+        refuse(request, 405, "method_not_allowed", "this method is not known here: see Allow");
+        request->answer.allow = target->allow;
+    } else if (code != DAYBOOK_OK) {
+        refuse(request, 400, daybook_code_name(code), err.message);
+    } else if (append) {
+        check_post(request);
+    } else if (dbk_operate_changes(target)) {
+        check_operate(request);
+    }
 }
 
 /* The head of a request has arrived: where does it go, and can it be answered at all? */
@@ -406,26 +553,9 @@ static struct request *begin_request(struct dbk_http *http, struct MHD_Connectio
     }
     request->http = http;
     request->connection = connection;
-    request->route = ROUTE_NONE;
     request->begun = dbk_service_begun(http->service);
     atomic_fetch_add(&http->active, 1);
-    const char *allow = NULL;
-    for (size_t i = 0; i < sizeof routes / sizeof routes[0]; i++) {
-        if (strcmp(url, routes[i].path) == 0) {
-            request->route = routes[i].route;
-            allow = routes[i].allow;
-        }
-    }
-    bool read = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
-    request->post = strcmp(method, "POST") == 0;
-    if (request->route == ROUTE_NONE) {
-        refuse(request, 404, "not_found", "there is nothing here: events go to /v1/events");
-    } else if (!read && !(request->post && request->route == ROUTE_EVENTS)) {
-        refuse(request, 405, "method_not_allowed", "this method is not known here: see Allow");
-        request->answer.allow = allow;
-    } else if (request->post) {
-        check_post(request);
-    }
+    aim(request, url, method);
     return request;
 }
 
@@ -458,7 +588,7 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *connection, con
     if (*upload_data_size > 0) {
         size_t len = *upload_data_size;
         *upload_data_size = 0;
-        if (request->state == REQUEST_BODY && request->post) {
+        if (request->state == REQUEST_BODY && request->has_body) {
             take_body(request, upload_data, len);
         } else {
             request->discarded += len;
@@ -467,11 +597,11 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *connection, con
     }
     switch (request->state) {
     case REQUEST_BODY:
-        return request->post ? begin_append(request) : answer_get(request);
+        return answer_request(request);
     case REQUEST_DISCARD:
         return send_answer(request, &request->answer);
     case REQUEST_WAIT:
-        return end_append(request);
+        return request->operate != NULL ? end_operate(request) : end_append(request);
     case REQUEST_ANSWERED:
         break;
     }
@@ -511,6 +641,7 @@ static void completed(void *user, struct MHD_Connection *connection, void **con_
     if (how != MHD_REQUEST_TERMINATED_COMPLETED_OK && request->not_durable > 0) {
         atomic_fetch_add(&http->service->appends.unheard, request->not_durable);
     }
+    dbk_operate_free(request->operate); /* resumed, and the connection broke */
     forget_body(request);
     dbk_answer_release(&request->answer);
     free(request);
@@ -552,6 +683,14 @@ static unsigned connection_limit(const struct dbk_config *config)
     return (unsigned)possible;
 }
 
+/* Paths and arguments are decoded by us, after a path was cut at its slashes: an id may hold one. */
+static size_t keep_escapes(void *user, struct MHD_Connection *connection, char *text)
+{
+    (void)user;
+    (void)connection;
+    return strlen(text);
+}
+
 static struct MHD_Daemon *start_on(struct dbk_http *http, int fd, unsigned threads,
                                    unsigned connections)
 {
@@ -565,9 +704,9 @@ static struct MHD_Daemon *start_on(struct dbk_http *http, int fd, unsigned threa
         MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC | MHD_USE_ERROR_LOG,
         0, NULL, NULL, handle, http, MHD_OPTION_EXTERNAL_LOGGER, log_library, NULL,
         MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_NOTIFY_COMPLETED, completed, http,
-        MHD_OPTION_CONNECTION_LIMIT, connections, MHD_OPTION_CONNECTION_TIMEOUT, idle_s,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES_MAX, MHD_OPTION_ARRAY, pool,
-        MHD_OPTION_END);
+        MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL, MHD_OPTION_CONNECTION_LIMIT, connections,
+        MHD_OPTION_CONNECTION_TIMEOUT, idle_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        (size_t)CONNECTION_BYTES_MAX, MHD_OPTION_ARRAY, pool, MHD_OPTION_END);
 }
 
 static enum daybook_code start_all(struct dbk_http *http, struct daybook_error *err)
@@ -612,7 +751,10 @@ enum daybook_code dbk_http_start(struct dbk_service *service, struct dbk_http **
     }
     http->service = service;
     service->wake = resume;
-    enum daybook_code code = start_all(http, err);
+    enum daybook_code code = dbk_desk_new(resume, &http->desk, err);
+    if (code == DAYBOOK_OK) {
+        code = start_all(http, err);
+    }
     if (code != DAYBOOK_OK) {
         dbk_http_stop(http);
         return code;
@@ -636,6 +778,7 @@ void dbk_http_stop(struct dbk_http *http)
     if (http == NULL) {
         return;
     }
+    dbk_desk_free(http->desk); /* nobody waits for it any more: no connection is suspended */
     if (http->tcp != NULL) {
         MHD_stop_daemon(http->tcp);
     }
