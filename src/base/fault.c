@@ -7,26 +7,43 @@
 
 #ifdef DBK_FAULTS
 #include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
-static _Atomic int active = DBK_FAULT_NONE;
+#define FROM_THE_ENVIRONMENT (-1)
 
-static const char *const names[] = {
-    [DBK_FAULT_NONE] = "none",
-    [DBK_FAULT_NO_FDATASYNC] = "no_fdatasync",
-    [DBK_FAULT_ANSWER_BEFORE_SYNC] = "answer_before_sync",
-    [DBK_FAULT_NO_DIR_FSYNC] = "no_dir_fsync",
-    [DBK_FAULT_SHORT_WRITE_IGNORED] = "short_write_ignored",
-    [DBK_FAULT_CRC_WITHOUT_PLACE] = "crc_without_place",
-    [DBK_FAULT_APPEND_INTO_CRASHED] = "append_into_crashed",
-    [DBK_FAULT_TRUNCATE_DAMAGE] = "truncate_damage",
-    [DBK_FAULT_RETRY_FAILED_SYNC] = "retry_failed_sync",
-};
-_Static_assert(sizeof names / sizeof names[0] == DBK_FAULT_COUNT, "every fault has its name");
+static _Atomic int active = FROM_THE_ENVIRONMENT;
+
+#define NAME_OF(id, name) [DBK_FAULT_##id] = (name),
+static const char *const names[] = {[DBK_FAULT_NONE] = "none", DBK_FAULT_LIST(NAME_OF)};
+
+static int chosen(void)
+{
+    const char *name = getenv("DAYBOOK_FAULT");
+
+    if (name == NULL || name[0] == '\0') {
+        return DBK_FAULT_NONE;
+    }
+    for (int i = 0; i < DBK_FAULT_COUNT; i++) {
+        if (strcmp(names[i], name) == 0) {
+            return i;
+        }
+    }
+    (void)fprintf(stderr, "DAYBOOK_FAULT: there is no fault %s; src/base/fault.h lists them\n",
+                  name);
+    abort();
+}
 
 bool dbk_fault(enum dbk_fault fault)
 {
-    return fault != DBK_FAULT_NONE &&
-           atomic_load_explicit(&active, memory_order_relaxed) == (int)fault;
+    int now = atomic_load_explicit(&active, memory_order_relaxed);
+
+    if (now == FROM_THE_ENVIRONMENT) {
+        now = chosen();
+        atomic_store_explicit(&active, now, memory_order_relaxed);
+    }
+    return fault != DBK_FAULT_NONE && now == (int)fault;
 }
 
 void dbk_fault_set(enum dbk_fault fault)

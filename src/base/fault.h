@@ -2,32 +2,71 @@
 /*
  * Deliberate faults: each breaks one promise, so that the tests can show that they would notice.
  *
- * Chosen at run time in builds with the option `faults` (the test builds); in every other build
- * `dbk_fault` is a constant no and the faulty branches do not exist. Set before threads start.
+ * Chosen at run time in builds with the option `faults` (the test builds), by the environment variable
+ * DAYBOOK_FAULT or by dbk_fault_set; in every other build `dbk_fault` is a constant no and the faulty
+ * branches do not exist. Which test has to catch which stands in tests/canary/table.
  */
 #ifndef DBK_BASE_FAULT_H
 #define DBK_BASE_FAULT_H
 
 #include <stdbool.h>
 
-enum dbk_fault {
-    DBK_FAULT_NONE,
-    DBK_FAULT_NO_FDATASYNC,        /* A1: the log is never synced */
-    DBK_FAULT_ANSWER_BEFORE_SYNC,  /* A1: appends are answered when written */
-    DBK_FAULT_NO_DIR_FSYNC,        /* A1: a new segment's name is never synced */
-    DBK_FAULT_SHORT_WRITE_IGNORED, /* A1: what a short write left out is taken as written */
-    DBK_FAULT_CRC_WITHOUT_PLACE,   /* checksums are not bound to their place, places not compared */
-    DBK_FAULT_APPEND_INTO_CRASHED, /* a segment that a crash left is written on */
-    DBK_FAULT_TRUNCATE_DAMAGE,     /* damage below a proof of durability is cut off, not refused */
-    DBK_FAULT_RETRY_FAILED_SYNC,   /* a failed fdatasync is called again and its yes believed */
-    DBK_FAULT_COUNT
-};
+/* X(in C, in tables): the rule that it breaks and how. */
+#define DBK_FAULT_LIST(X)                                                                          \
+    X(NO_FDATASYNC, "no_fdatasync")               /* A1: the log is never synced */                \
+    X(ANSWER_BEFORE_SYNC, "answer_before_sync")   /* A1: appends are answered when written */      \
+    X(NO_DIR_FSYNC, "no_dir_fsync")               /* A1: a new segment's name is never synced */   \
+    X(SHORT_WRITE_IGNORED, "short_write_ignored") /* A1: what it left out counts as written */     \
+    X(CRC_WITHOUT_PLACE, "crc_without_place")     /* D2: checksums are not bound to their place */ \
+    X(APPEND_INTO_CRASHED, "append_into_crashed") /* D8: what a crash left is written on */        \
+    X(TRUNCATE_DAMAGE, "truncate_damage")         /* D7: damage below a proof is cut off */        \
+    X(RETRY_FAILED_SYNC, "retry_failed_sync")     /* A7: a failed sync is repeated and believed */ \
+    X(ACCEPTED_AT_GOES_BACK, "accepted_at_goes_back")                                              \
+    X(OBSERVED_BY_US, "observed_by_us")                                                            \
+    X(NUMBERS_AS_DOUBLES, "numbers_as_doubles")                                                    \
+    X(DUPLICATE_NAMES_TAKEN, "duplicate_names_taken")                                              \
+    X(CONFLICT_IS_PRESENT, "conflict_is_present")                                                  \
+    X(BAD_SPOILS_BATCH, "bad_spoils_batch")                                                        \
+    X(REGISTERS_ON_ACK, "registers_on_ack")                                                        \
+    X(TOKENS_AGAIN, "tokens_again")                                                                \
+    X(REFUND_UNDOES_REDELIVERY, "refund_undoes_redelivery")                                        \
+    X(KEY_NEVER_BUSY, "key_never_busy")                                                            \
+    X(RUN_TOO_LONG, "run_too_long")                                                                \
+    X(ORDER_BEHIND_POISON, "order_behind_poison")                                                  \
+    X(LEASE_BY_WALL_CLOCK, "lease_by_wall_clock")                                                  \
+    X(HAND_OUTS_LOST, "hand_outs_lost")                                                            \
+    X(CLAIMS_NEWER, "claims_newer")                                                                \
+    X(ACK_ENDS_QUARANTINE, "ack_ends_quarantine")                                                  \
+    X(ACKS_UNHANDED, "acks_unhanded")                                                              \
+    X(ACKS_ACCEPTED_ANEW, "acks_accepted_anew")                                                    \
+    X(OLD_TOKENS_AFTER_REWIND, "old_tokens_after_rewind")                                          \
+    X(QUARANTINE_UNSYNCED, "quarantine_unsynced")                                                  \
+    X(FORGETS_REFUND, "forgets_refund")                                                            \
+    X(REFUNDS_TWICE, "refunds_twice")                                                              \
+    X(EXTENDS_THE_DEAD, "extends_the_dead")                                                        \
+    X(UNRESOLVED_WITHOUT_LEASED, "unresolved_without_leased")                                      \
+    X(RELEASE_KEEPS_BUDGET, "release_keeps_budget")                                                \
+    X(RETIRE_KEEPS_RETENTION, "retire_keeps_retention")                                            \
+    X(REWIND_LOSES_QUARANTINE, "rewind_loses_quarantine")                                          \
+    X(CAPACITY_OFF_BY_ONE, "capacity_off_by_one")                                                  \
+    X(ONE_CONSUMER_SUFFICES, "one_consumer_suffices")                                              \
+    X(PRUNES_UNDELIVERED, "prunes_undelivered")                                                    \
+    X(WINDOW_FROM_OBSERVATION, "window_from_observation")                                          \
+    X(CLOCK_BRAKE_OFF, "clock_brake_off")                                                          \
+    X(RECLAIMS_ONLY_THE_FRONT, "reclaims_only_the_front")                                          \
+    X(RECLAIMS_QUARANTINED, "reclaims_quarantined")                                                \
+    X(DROPS_QUARANTINED, "drops_quarantined")                                                      \
+    X(DROPPED_LEASE_FORGOTTEN, "dropped_lease_forgotten")
+
+#define DBK_FAULT_ENUM(id, name) DBK_FAULT_##id,
+enum dbk_fault { DBK_FAULT_NONE, DBK_FAULT_LIST(DBK_FAULT_ENUM) DBK_FAULT_COUNT };
 
 #ifdef DBK_FAULTS
+/* Threads: any. */
 bool dbk_fault(enum dbk_fault fault);
-/* Switches one fault on, DBK_FAULT_NONE: all off. */
+/* Switches one fault on, DBK_FAULT_NONE: all off. Before threads start. */
 void dbk_fault_set(enum dbk_fault fault);
-/* The name used in tables and by --fault: `"no_fdatasync"`. */
+/* The name used in tables and by DAYBOOK_FAULT: `"no_fdatasync"`. */
 const char *dbk_fault_name(enum dbk_fault fault);
 #else
 static inline bool dbk_fault(enum dbk_fault fault)

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/fault.h"
 #include "journal/engine.h"
 #include "journal/names.h"
 
@@ -152,7 +153,10 @@ static void check_events(const struct daybook_journal *journal, const struct day
 {
     for (size_t i = 0; i < count; i++) {
         answer_all(&results[i], 1,
-                   daybook_event_check(&events[i], &journal->capacity.events, NULL));
+                   i > 0 && dbk_fault(DBK_FAULT_BAD_SPOILS_BATCH) &&
+                           results[i - 1].code != DAYBOOK_OK
+                       ? results[i - 1].code
+                       : daybook_event_check(&events[i], &journal->capacity.events, NULL));
     }
 }
 

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fault.h"
+
 #define PAIRWISE_MAX 32u /* names compared each with each */
 
 void dbk_json_names_init(struct dbk_json_names *names)
@@ -180,7 +182,7 @@ bool dbk_json_names_close(struct dbk_json_names *names, uint32_t base, struct da
             }
         }
     }
-    if (found == SIZE_MAX) {
+    if (found == SIZE_MAX || dbk_fault(DBK_FAULT_DUPLICATE_NAMES_TAKEN)) {
         return false;
     }
     *ret_offset = found;

@@ -719,11 +719,16 @@ static bool caught(enum dbk_fault fault, const struct sweep *s, char *text, size
 
 static int run_faults(void)
 {
+    int faults = 0;
     int missed = 0;
     printf("%-20s | %-50s | caught by\n", "fault", "promise");
     for (int f = DBK_FAULT_NONE + 1; f < DBK_FAULT_COUNT; f++) {
         char text[1024] = "";
         size_t i = 0;
+        if (promises[f] == NULL) {
+            continue; /* not of the disk: tests/canary/run */
+        }
+        faults++;
         while (i < SWEEPS && !caught((enum dbk_fault)f, &sweeps[i], text, sizeof text)) {
             i++;
         }
@@ -731,7 +736,7 @@ static int run_faults(void)
                i < SWEEPS ? sweeps[i].name : "NOT CAUGHT", i < SWEEPS ? ": " : "", text);
         missed += i == SWEEPS ? 1 : 0;
     }
-    printf("%d of %d faults caught\n", DBK_FAULT_COUNT - 1 - missed, DBK_FAULT_COUNT - 1);
+    printf("%d of %d faults caught\n", faults - missed, faults);
     return missed == 0 ? 0 : 1;
 }
 

@@ -20,6 +20,7 @@
 #include "base/crc32c.h"
 #include "base/error.h"
 #include "base/event_fd.h"
+#include "base/fault.h"
 
 enum {
     STEP_EVENTS = 256, /* staged under one hold of the stage lock */
@@ -137,7 +138,8 @@ static bool has_room(const struct dbk_log *log, bool *ret_forget)
 {
     const struct dbk_room *room = dbk_state_room(log->state);
     uint64_t total = atomic_load(&room->stored) + log->staged_total + 1;
-    uint64_t events_max = log->head.capacity.events_max;
+    uint64_t events_max =
+        log->head.capacity.events_max + (dbk_fault(DBK_FAULT_CAPACITY_OFF_BY_ONE) ? 1 : 0);
     *ret_forget = total > events_max;
     if (!*ret_forget) {
         return true;
@@ -168,13 +170,15 @@ static void stage_event(struct dbk_log *log, struct dbk_stage *stage,
                         const struct daybook_event *event, const struct prepared *prepared,
                         int64_t now_us, struct daybook_append_result *result)
 {
-    if (now_us > log->newest_accepted_at_us) {
+    if (now_us > log->newest_accepted_at_us || dbk_fault(DBK_FAULT_ACCEPTED_AT_GOES_BACK)) {
         log->newest_accepted_at_us = now_us; /* E1: it never goes back */
     }
     struct dbk_entry entry = {
         .row_version = log->row_version,
-        .observed_at_us = event->observed_at_us == DAYBOOK_TIME_UNSET ? log->newest_accepted_at_us
-                                                                      : event->observed_at_us,
+        .observed_at_us =
+            event->observed_at_us == DAYBOOK_TIME_UNSET || dbk_fault(DBK_FAULT_OBSERVED_BY_US)
+                ? log->newest_accepted_at_us
+                : event->observed_at_us,
         .accepted_at_us = log->newest_accepted_at_us,
         .record_crc = prepared->record_crc,
         .request_id = event->request_id,
@@ -413,7 +417,9 @@ static void compare_stored(struct dbk_log *log, struct cursor *cursor,
                                       .record = entry.record};
         if (check == DBK_ENTRY_OK && entry.row_version <= DBK_ROW_VERSION) {
             code =
-                daybook_event_same_fact(&first, event) ? DAYBOOK_ALREADY_PRESENT : DAYBOOK_CONFLICT;
+                daybook_event_same_fact(&first, event) || dbk_fault(DBK_FAULT_CONFLICT_IS_PRESENT)
+                    ? DAYBOOK_ALREADY_PRESENT
+                    : DAYBOOK_CONFLICT;
         }
     }
     dbk_mutex_unlock(&log->compare_lock);

@@ -11,6 +11,8 @@
 
 #include <stdlib.h>
 
+#include "base/fault.h"
+
 /* A key of which the walk has chosen something. */
 struct run {
     uint32_t key;
@@ -229,7 +231,9 @@ static void pick_fill(const struct dbk_state *s, const struct dbk_consumer *c, u
     pick->hand_outs = l->hand_outs + 1;
     pick->payload_bytes = dbk_slot_payload(e);
     pick->row_version = dbk_slot_row_version(e);
-    pick->redelivery = (c->handed[dbk_slot_entry(s, slot)] & dbk_slot_mask(slot)) != 0;
+    pick->redelivery = dbk_fault(DBK_FAULT_REFUND_UNDOES_REDELIVERY)
+                           ? l->attempt > 0
+                           : (c->handed[dbk_slot_entry(s, slot)] & dbk_slot_mask(slot)) != 0;
 }
 
 /* Chooses one event, or says that the claim is full. */
@@ -270,7 +274,7 @@ static bool choose(struct dbk_state *s, struct dbk_consumer *c, struct dbk_walk 
         p->taken_bytes += pick->payload_bytes;
         run->taken++;
     }
-    if (run->taken < p->key_run) {
+    if (run->taken < p->key_run + (dbk_fault(DBK_FAULT_RUN_TOO_LONG) ? 1 : 0)) {
         go_on_with(s, c, p, at.run, at.slot);
     }
     return true;

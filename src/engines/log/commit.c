@@ -436,7 +436,7 @@ int64_t dbk_log_prune_now(struct dbk_log *log, int64_t now_us)
 {
     enum { HOUR_S = 3600, STOOD_S = 600 };
     int64_t mono = dbk_log_mono(log);
-    if (log->brake_base_us == DAYBOOK_TIME_UNSET) {
+    if (log->brake_base_us == DAYBOOK_TIME_UNSET || dbk_fault(DBK_FAULT_CLOCK_BRAKE_OFF)) {
         return now_us; /* nothing was ever accepted, so there is nothing to prune */
     }
     int64_t limit =
@@ -493,7 +493,8 @@ static uint32_t drop(struct dbk_log *log, uint32_t events, int64_t now_us,
 static void choose_room(struct dbk_log *log, struct dbk_stage *stage)
 {
     const struct dbk_room *room = dbk_state_room(log->state);
-    uint64_t events_max = log->head.capacity.events_max;
+    uint64_t events_max =
+        log->head.capacity.events_max + (dbk_fault(DBK_FAULT_CAPACITY_OFF_BY_ONE) ? 1 : 0);
     uint32_t cap = forget_cap(log);
     uint32_t orphans = 0;
     struct dbk_forget_list *list = &log->forget;

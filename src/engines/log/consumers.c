@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fault.h"
 #include "base/memory.h"
 
 /* ---- looking ------------------------------------------------------------------------------------------ */
@@ -121,7 +122,8 @@ void dbk_key_refresh(struct dbk_state *s, struct dbk_consumer *c, uint32_t key)
     if ((next & ~DBK_KEY_RESERVED) == 0) {
         return;
     }
-    if ((next & DBK_KEY_RESERVED) == 0 && !dbk_slot_newer(s, next) &&
+    if ((next & DBK_KEY_RESERVED) == 0 &&
+        (!dbk_slot_newer(s, next) || dbk_fault(DBK_FAULT_CLAIMS_NEWER)) &&
         !dbk_key_busy(c, key, DBK_BUSY_LEASED_OR_HELD)) {
         dbk_bits_set(&c->eligible, dbk_slot_bit(s, next));
     } else {
@@ -163,6 +165,10 @@ static void lease_end(struct dbk_state *s, struct dbk_consumer *c, uint32_t slot
     if (lease == 0) {
         return;
     }
+    if (dbk_fault(DBK_FAULT_RELEASE_KEEPS_BUDGET)) {
+        dbk_lease_off(s, c, lease);
+        return;
+    }
     if (c->leases[lease].kept_token == 0) {
         dbk_lease_remove(s, c, lease);
         return;
@@ -183,7 +189,12 @@ void dbk_event_resolved(struct dbk_state *s, struct dbk_consumer *c, uint32_t sl
         c->observed_min[entry] = DBK_OBSERVED_DIRTY;
     }
     if ((c->keys[key].next & ~DBK_KEY_RESERVED) == slot) {
-        dbk_key_set_next(s, c, key, dbk_consumer_next_of_key(s, c, slot));
+        uint32_t next = dbk_consumer_next_of_key(s, c, slot);
+        if (dbk_fault(DBK_FAULT_ORDER_BEHIND_POISON) && next != 0 &&
+            (c->quarantined[entry] & dbk_slot_mask(slot)) != 0) {
+            next = dbk_consumer_next_of_key(s, c, next);
+        }
+        dbk_key_set_next(s, c, key, next);
     }
     lease_end(s, c, slot);
     dbk_chunk_refresh(s, entry);
@@ -354,6 +365,9 @@ void dbk_state_retire(struct dbk_state *state, uint32_t consumer)
             dbk_key_release(state, key);
         }
     }
+    if (dbk_fault(DBK_FAULT_RETIRE_KEEPS_RETENTION)) {
+        return;
+    }
     if (state->consumer_count == 0) {
         for (uint32_t entry = 0; entry < state->directory_count; entry++) {
             state->delivered[entry] = 0; /* with no consumer nothing is delivered (P2) */
@@ -412,7 +426,9 @@ void dbk_state_rewind(struct dbk_state *state, uint32_t consumer, uint64_t token
     if (c == NULL) {
         return;
     }
-    dbk_state_set_token_floor(state, consumer, token_floor);
+    if (!dbk_fault(DBK_FAULT_OLD_TOKENS_AFTER_REWIND)) {
+        dbk_state_set_token_floor(state, consumer, token_floor);
+    }
     for (uint32_t i = 1; i <= c->leases_used; i++) {
         struct dbk_lease *l = &c->leases[i];
 
@@ -427,6 +443,9 @@ void dbk_state_rewind(struct dbk_state *state, uint32_t consumer, uint64_t token
     }
     for (uint32_t entry = 0; entry < state->directory_count; entry++) {
         c->acknowledged[entry] = 0;
+        if (dbk_fault(DBK_FAULT_REWIND_LOSES_QUARANTINE)) {
+            c->quarantined[entry] = 0;
+        }
     }
     consumer_rebuild(state, c);
     refresh_all(state);

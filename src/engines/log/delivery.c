@@ -12,6 +12,7 @@
 #include "base/assert.h"
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/fault.h"
 
 enum {
     READ_RETRY_US = 1000000, /* a key whose event could not be read is left alone this long */
@@ -451,6 +452,9 @@ enum daybook_code dbk_log_claim(struct daybook_journal *j, const struct daybook_
 {
     struct dbk_log *log = dbk_log_of(j);
     uint32_t consumer;
+    if (dbk_fault(DBK_FAULT_LEASE_BY_WALL_CLOCK)) {
+        now_us = log->os->realtime_us(log->os);
+    }
     batch->count = 0;
     batch->more = false;
     if (dbk_log_has_failed(log) || log->read_only) {
@@ -544,14 +548,20 @@ static bool settle_step(struct dbk_log *log, uint32_t consumer, enum dbk_settle_
     size_t bytes = 0;
     for (size_t i = 0; i < count; i++) {
         enum dbk_settle_op effect = op;
+        struct daybook_hand_out hand_out = set[i];
+        if (dbk_fault(DBK_FAULT_ACKS_ACCEPTED_ANEW)) {
+            struct dbk_state_stats stats;
+            dbk_state_stats(log->state, &stats);
+            hand_out.position = stats.newest_position;
+        }
         struct dbk_decision decision =
-            dbk_state_decide(log->state, consumer, op, set[i], now_us, lease_ms, &effect);
+            dbk_state_decide(log->state, consumer, op, hand_out, now_us, lease_ms, &effect);
         ret_codes[i] = decision.code;
         if (!decision.effect) {
             continue;
         }
-        struct dbk_settle_entry entry = {.position = set[i].position,
-                                         .token = set[i].token,
+        struct dbk_settle_entry entry = {.position = hand_out.position,
+                                         .token = hand_out.token,
                                          .attempt_after = decision.attempt_after};
         if (effect == op) {
             entries[entry_count++] = entry;
@@ -593,6 +603,11 @@ enum daybook_code dbk_log_settle(struct daybook_journal *j, const char *consumer
     size_t step = fits < DBK_SETTLE_STEP ? fits : DBK_SETTLE_STEP;
     bool effect = false;
     enum daybook_code code = DAYBOOK_OK;
+    if (dbk_fault(DBK_FAULT_REGISTERS_ON_ACK)) {
+        uint32_t unused;
+        struct daybook_claim claim = {.consumer = consumer};
+        code = ensure_registered(log, &claim, now_us, deadline_us, &unused, err);
+    }
     for (size_t done = 0; done < count && code == DAYBOOK_OK;) {
         size_t n = count - done < step ? count - done : step;
         code = dbk_stage_lock_with_room(log, frames + 24 * n, DBK_OF_CALLERS, deadline_us, err);
@@ -656,7 +671,8 @@ enum daybook_code dbk_log_quarantine(struct daybook_journal *j, const char *cons
             .words = {text, words.len},
         };
         dbk_stage_frame_staged(log, dbk_quarantine_frame_encode(dbk_stage_frame_room(log), &frame),
-                               DBK_WAIT_SYNCED);
+                               dbk_fault(DBK_FAULT_QUARANTINE_UNSYNCED) ? DBK_WAIT_WRITTEN
+                                                                        : DBK_WAIT_SYNCED);
         log->open_stage->has_records = true;
         dbk_state_apply_quarantine(log->state, id, hand_out.position, reason);
     }

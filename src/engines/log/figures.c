@@ -7,6 +7,8 @@
  */
 #include "engines/log/state_impl.h"
 
+#include "base/fault.h"
+
 /* The smallest observed_at of some events of a chunk, INT64_MAX: none. */
 static int64_t observed_min(const struct dbk_state *s, uint32_t entry, uint64_t word)
 {
@@ -123,7 +125,9 @@ void dbk_state_consumer_stats(struct dbk_state *state, uint32_t consumer, int64_
     ret->quarantined = quarantined;
     ret->drained = unresolved == 0;
     ret->oldest_pending_age_us = age(ret->pending, pending_least, now_us);
-    ret->oldest_unresolved_age_us = age(unresolved, unresolved_least, now_us);
+    ret->oldest_unresolved_age_us = dbk_fault(DBK_FAULT_UNRESOLVED_WITHOUT_LEASED)
+                                        ? ret->oldest_pending_age_us
+                                        : age(unresolved, unresolved_least, now_us);
     ret->start = c->start;
     ret->newer_version = newer;
 }

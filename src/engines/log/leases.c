@@ -9,6 +9,8 @@
  */
 #include "engines/log/state_impl.h"
 
+#include "base/fault.h"
+
 bool dbk_lease_is_live(const struct dbk_lease *lease, int64_t now_us)
 {
     return lease->phase != DBK_LEASE_OFF && now_us < lease->expires_at_us &&
@@ -152,6 +154,9 @@ bool dbk_key_busy(const struct dbk_consumer *c, uint32_t key, enum dbk_busy what
     uint32_t first = c->keys[key].leases;
     uint32_t at = first;
 
+    if (dbk_fault(DBK_FAULT_KEY_NEVER_BUSY)) {
+        return false;
+    }
     while (at != 0 && c->leases[at].phase == DBK_LEASE_LIVE) {
         if (what == DBK_BUSY_LEASED_OR_HELD || c->leases[at].kind != DBK_LEASE_HOLD) {
             return true;

@@ -187,6 +187,9 @@ static enum daybook_code replay_frame(struct replay *replay, const struct dbk_fr
         read = dbk_claim_frame_decode(frame, &as.claim);
         for (uint32_t i = 0; read && i < as.claim.count; i++) {
             struct dbk_claim_entry entry = dbk_claim_entry_at(&as.claim, i);
+            if (dbk_fault(DBK_FAULT_HAND_OUTS_LOST)) {
+                entry.attempt = 0;
+            }
             dbk_state_apply_claim(log->state, as.claim.consumer, as.claim.lease_ms, as.claim.now_us,
                                   as.claim.first_token + i, &entry, 1);
         }
@@ -590,7 +593,7 @@ static enum daybook_code begin_epoch(struct dbk_log *log, const struct dbk_scan 
         return code;
     }
     log->epoch = end->epoch + 1;
-    log->next_token = (uint64_t)log->epoch << 40 | 1;
+    log->next_token = (uint64_t)(dbk_fault(DBK_FAULT_TOKENS_AGAIN) ? 1 : log->epoch) << 40 | 1;
     uint64_t recorded = 0;
     uint32_t room = 0;
     for (uint32_t i = 0; i < scan->count; i++) {

@@ -6,6 +6,8 @@
  */
 #include "engines/log/state_impl.h"
 
+#include "base/fault.h"
+
 /* Room in the lists for one position: the range that takes it, or NULL. A range goes on over
  * positions that are not stored. Called before the event is forgotten, in order of position. */
 static struct dbk_range *range_for(const struct dbk_state *s, struct dbk_forget_list *list,
@@ -82,7 +84,10 @@ uint32_t dbk_state_prune(struct dbk_state *state, int64_t now_us, uint32_t event
             break;
         }
         slot = dbk_bit_slot(state, bit);
-        if (dbk_time_add(state->slots[slot].accepted_at_us, state->options.retain_us) > now_us ||
+        int64_t since_us = dbk_fault(DBK_FAULT_WINDOW_FROM_OBSERVATION)
+                               ? state->slots[slot].observed_at_us
+                               : state->slots[slot].accepted_at_us;
+        if (dbk_time_add(since_us, state->options.retain_us) > now_us ||
             !give_up(state, slot, DBK_FORGET_PRUNED, list)) {
             break;
         }
@@ -107,6 +112,8 @@ uint32_t dbk_state_reclaim(struct dbk_state *state, uint32_t events_max,
         uint64_t bit = dbk_bits_next(&state->givable, 0);
 
         if (bit == DBK_BITS_NONE ||
+            (dbk_fault(DBK_FAULT_RECLAIMS_ONLY_THE_FRONT) &&
+             bit != dbk_bits_next(&state->stored, 0)) ||
             !give_up(state, dbk_bit_slot(state, bit), DBK_FORGET_RECLAIMED, list)) {
             break;
         }
@@ -208,7 +215,8 @@ static void orphans_make(struct dbk_state *s, uint32_t slot, int64_t now_us,
         uint32_t lease = c->lease_of[slot];
         const struct dbk_lease *l = &c->leases[lease];
 
-        if (lease == 0 || !dbk_lease_is_live(l, now_us)) {
+        if (lease == 0 || !dbk_lease_is_live(l, now_us) ||
+            dbk_fault(DBK_FAULT_DROPPED_LEASE_FORGOTTEN)) {
             continue;
         }
         orphans[(*count)++] = orphan_of(s, c, l);

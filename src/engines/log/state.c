@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fault.h"
 #include "base/memory.h"
 
 /* Tombstones that a directory may have whatever its size, so that small ones are not always moved. */
@@ -316,20 +317,25 @@ void dbk_chunk_refresh(struct dbk_state *s, uint32_t entry)
     for (uint32_t i = 0; i < s->consumer_count; i++) {
         const struct dbk_consumer *c = s->consumers[i];
 
-        resolved &= dbk_consumer_below(c, base) | c->acknowledged[entry] | c->discarded[entry];
+        uint64_t by_this =
+            dbk_consumer_below(c, base) | c->acknowledged[entry] | c->discarded[entry];
+
+        resolved = dbk_fault(DBK_FAULT_ONE_CONSUMER_SUFFICES) && i > 0 ? resolved | by_this
+                                                                       : resolved & by_this;
         quarantined |= c->quarantined[entry];
         discarded |= c->discarded[entry];
     }
     s->delivered[entry] = (s->delivered[entry] | resolved) & stored;
-    givable = s->delivered[entry] & ~quarantined;
-    droppable = stored & ~quarantined;
+    givable = s->delivered[entry] & ~(dbk_fault(DBK_FAULT_RECLAIMS_QUARANTINED) ? 0 : quarantined);
+    droppable = stored & ~(dbk_fault(DBK_FAULT_DROPS_QUARANTINED) ? 0 : quarantined);
     s->givable_count -= (uint64_t)__builtin_popcountll(s->givable.level[0][entry]);
     s->givable_count += (uint64_t)__builtin_popcountll(givable);
     s->droppable_count -= (uint64_t)__builtin_popcountll(s->droppable.level[0][entry]);
     s->droppable_count += (uint64_t)__builtin_popcountll(droppable);
     dbk_bits_put(&s->givable, entry, givable);
     dbk_bits_put(&s->droppable, entry, droppable);
-    dbk_bits_put(&s->prunable, entry, givable & resolved);
+    dbk_bits_put(&s->prunable, entry,
+                 dbk_fault(DBK_FAULT_PRUNES_UNDELIVERED) ? droppable : givable & resolved);
     dbk_bits_put(&s->ended, entry, resolved & discarded);
     dbk_room_show(s);
 }

@@ -7,6 +7,8 @@
  */
 #include "engines/log/state_impl.h"
 
+#include "base/fault.h"
+
 /* Whether the token speaks of a hand-out of this event to this consumer that still counts (K2, K3). */
 static bool handed_out(const struct dbk_state *s, const struct dbk_consumer *c, uint32_t slot,
                        uint64_t token)
@@ -75,11 +77,15 @@ static struct dbk_decision decide_ack(enum standing standing)
     case STANDS_ENDED:
         return answer(DAYBOOK_OK);
     case STANDS_QUARANTINED:
-        return answer(DAYBOOK_QUARANTINED);
+        return answer(dbk_fault(DBK_FAULT_ACK_ENDS_QUARANTINE) ? DAYBOOK_OK : DAYBOOK_QUARANTINED);
     case STANDS_OPEN:
         return effect(DAYBOOK_OK);
-    case STANDS_STRANGER:
     case STANDS_UNHANDED:
+        if (dbk_fault(DBK_FAULT_ACKS_UNHANDED)) {
+            return effect(DAYBOOK_OK);
+        }
+        return answer(DAYBOOK_NOT_OUTSTANDING);
+    case STANDS_STRANGER:
     default:
         return answer(DAYBOOK_NOT_OUTSTANDING);
     }
@@ -96,7 +102,11 @@ static struct dbk_decision decide_refund(enum standing standing, const struct db
     case STANDS_QUARANTINED:
         return decision;
     case STANDS_OPEN:
-        if (lease->token == token && lease->kind == DBK_LEASE_EVENT && lease->refunded == 0) {
+        if (dbk_fault(DBK_FAULT_FORGETS_REFUND)) {
+            return decision;
+        }
+        if (lease->token == token && lease->kind == DBK_LEASE_EVENT &&
+            (lease->refunded == 0 || dbk_fault(DBK_FAULT_REFUNDS_TWICE))) {
             decision.effect = true;
             decision.attempt_after = lease->attempt > 0 ? lease->attempt - 1 : 0;
         }
@@ -112,7 +122,8 @@ static struct dbk_decision decide_extend(enum standing standing, const struct db
                                          uint64_t token, int64_t now_us)
 {
     if (standing != STANDS_OPEN || lease->kind != DBK_LEASE_EVENT || lease->token != token ||
-        lease->refunded != 0 || !dbk_lease_is_live(lease, now_us)) {
+        lease->refunded != 0 ||
+        (!dbk_lease_is_live(lease, now_us) && !dbk_fault(DBK_FAULT_EXTENDS_THE_DEAD))) {
         return answer(DAYBOOK_NOT_OUTSTANDING);
     }
     return effect(DAYBOOK_OK);
