@@ -5,6 +5,7 @@
 
 #include <daybook/base.h>
 #include <daybook/event.h>
+#include <daybook/file.h>
 #include <daybook/journal.h>
 #include <daybook/log.h>
 #include <daybook/memory.h>

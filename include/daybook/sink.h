@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A destination (sink): takes batches of events and answers for them. Implement the operations to
- * write your own; `<daybook/sqlite.h>` is the one that is built in.
+ * write your own; `<daybook/sqlite.h>` and `<daybook/file.h>` are the ones that are built in.
  */
 #ifndef DAYBOOK_SINK_H
 #define DAYBOOK_SINK_H

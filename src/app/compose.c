@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include <daybook/file.h>
 #include <daybook/log.h>
 #include <daybook/sqlite.h>
 
@@ -265,7 +266,27 @@ void dbk_delivery_free(struct dbk_delivery *delivery)
 static enum daybook_code open_sink(const struct dbk_config_sink *config, struct daybook_sink **ret,
                                    struct daybook_error *err)
 {
-    dbk_assert(config->kind == DBK_SINK_SQLITE);
+    switch ((enum dbk_sink_kind)config->kind) {
+    case DBK_SINK_FILE: {
+        struct daybook_file_options options = {.name = config->name,
+                                               .path = config->path,
+                                               .format = (enum daybook_line_format)config->format,
+                                               .rotate_bytes = config->rotate_bytes,
+                                               .rotate = (enum daybook_rotate)config->rotate};
+        return daybook_file_open(&options, ret, err);
+    }
+    case DBK_SINK_STDOUT: {
+        struct daybook_stdout_options options = {
+            .name = config->name, .format = (enum daybook_line_format)config->format};
+        dbk_log(DBK_LOG_WARNING,
+                "a destination is standard output: an acknowledgement means no more than that a "
+                "line was written, so its reader can lose usage",
+                DBK_LOG_TEXT_FIELD("sink", config->name));
+        return daybook_stdout_open(&options, ret, err);
+    }
+    case DBK_SINK_SQLITE:
+        break;
+    }
     struct daybook_sqlite_options options = {.name = config->name,
                                              .path = config->path,
                                              .table = config->table,

@@ -35,6 +35,7 @@ struct key {
     const char *path;
     enum type type;
     enum scope scope;
+    unsigned kinds; /* of destinations that have this key, a bit each; 0: all */
     size_t offset;
     uint64_t least;
     uint64_t most;
@@ -48,10 +49,13 @@ struct key {
 #define HOUR_MS UINT64_C(3600000)
 #define DAY_MS (24 * HOUR_MS)
 #define MARKS_NONE ((size_t)-1)
+#define OF_SQLITE (1u << DBK_SINK_SQLITE)
+#define OF_FILE (1u << DBK_SINK_FILE)
+#define OF_STDOUT (1u << DBK_SINK_STDOUT)
 
-#define C(field) S_CONFIG, offsetof(struct dbk_config, field)
-#define N(field) S_CONSUMER, offsetof(struct dbk_config_consumer, field)
-#define D(field) S_SINK, offsetof(struct dbk_config_sink, field)
+#define C(field) S_CONFIG, 0, offsetof(struct dbk_config, field)
+#define N(field) S_CONSUMER, 0, offsetof(struct dbk_config_consumer, field)
+#define D(kinds, field) S_SINK, kinds, offsetof(struct dbk_config_sink, field)
 #define TEXT_SIZE(type, field) 0, sizeof(((struct type *)0)->field)
 
 static const char *const backends[] = {"log", NULL};
@@ -61,12 +65,14 @@ static const char *const policies[] = {"refuse", NULL};
 static const char *const undurable[] = {"refuse", NULL};
 static const char *const levels[] = {"debug", "info", "warning", "error", NULL};
 static const char *const formats[] = {"text", "json", NULL};
-static const char *const kinds[] = {"sqlite", NULL};
+static const char *const kinds[] = {"sqlite", "file", "stdout", NULL};
+static const char *const lines[] = {"event", "record", NULL};
+static const char *const rotations[] = {"none", "daily", NULL};
 static const char *const columns[] = {"strict", "lenient", NULL};
 
 /* clang-format off */
 static const struct key keys[] = {
-    {"listen", T_SECTION, S_CONFIG, 0, 0, 0, NULL, NULL, "Where the daemon listens, and what it takes from one client."},
+    {"listen", T_SECTION, S_CONFIG, 0, 0, 0, 0, NULL, NULL, "Where the daemon listens, and what it takes from one client."},
     {"listen.address", T_TEXT_OR_NULL, C(listen_address), TEXT_SIZE(dbk_config, listen_address), "127.0.0.1:8377", NULL,
      "Address and port for TCP; port 0 lets the system choose one, which is printed at the start; null: not on TCP."},
     {"listen.unix", T_TEXT_OR_NULL, C(listen_unix), TEXT_SIZE(dbk_config, listen_unix), "null", NULL,
@@ -80,7 +86,7 @@ static const struct key keys[] = {
     {"listen.idle_timeout", T_DURATION, C(idle_timeout_ms), 1000, HOUR_MS, "60s", NULL,
      "A connection on which nothing moves for so long is closed (whole seconds)."},
 
-    {"journal", T_SECTION, S_CONFIG, 0, 0, 0, NULL, NULL, "The journal: where an event is durable before the request is answered."},
+    {"journal", T_SECTION, S_CONFIG, 0, 0, 0, 0, NULL, NULL, "The journal: where an event is durable before the request is answered."},
     {"journal.backend", T_CHOICE, C(backend), 0, 0, "log", backends,
      "The engine. `log`: a directory of the local disk, owned by one process."},
     {"journal.path", T_TEXT, C(journal_path), TEXT_SIZE(dbk_config, journal_path), "./daybook-data", NULL,
@@ -108,7 +114,7 @@ static const struct key keys[] = {
     {"journal.operation_timeout", T_DURATION, C(operation_timeout_ms), 1, HOUR_MS, "10s", NULL,
      "How long a request waits for its commit; past it, it is answered 503 with the reason `timed_out` (the outcome is unknown: repeat it)."},
 
-    {"consumers", T_LIST, S_CONFIG, 0, 1, DAYBOOK_CONSUMERS_MAX, NULL, NULL,
+    {"consumers", T_LIST, S_CONFIG, 0, 0, 1, DAYBOOK_CONSUMERS_MAX, NULL, NULL,
      "Who bills from the events. Without this key: one consumer `billing` with an SQLite file `usage.db` in the data directory."},
     {"consumers[].name", T_NAME, N(name), TEXT_SIZE(dbk_config_consumer, name), NULL, NULL,
      "Its name in the journal: 1 to 63 of `a-z0-9_-`. A new name is a new consumer."},
@@ -123,21 +129,29 @@ static const struct key keys[] = {
     {"consumers[].max_hand_outs", T_COUNT, N(max_hand_outs), 1, 1000000, "64", NULL, "Hand-outs that were not given back (crashes; rows that the destination rejects) before an event is quarantined."},
     {"consumers[].start", T_START, N(start), 0, 0, "oldest", NULL,
      "Where a consumer that is new to the journal starts: `oldest`, `now`, a position, or a time (RFC 3339)."},
-    {"consumers[].sinks", T_LIST, S_CONSUMER, 0, 1, DAYBOOK_WORKER_SINKS_MAX, NULL, NULL,
+    {"consumers[].sinks", T_LIST, S_CONSUMER, 0, 0, 1, DAYBOOK_WORKER_SINKS_MAX, NULL, NULL,
      "Its destinations; an event is acknowledged when all of them have it. One consumer for each destination is the better choice."},
-    {"consumers[].sinks[].kind", T_CHOICE, D(kind), 0, 0, NULL, kinds, "What it is. `sqlite`: a table in a local file."},
-    {"consumers[].sinks[].name", T_NAME, D(name), TEXT_SIZE(dbk_config_sink, name), "sqlite", NULL, "The label of its metrics; no two destinations share one."},
-    {"consumers[].sinks[].path", T_TEXT, D(path), TEXT_SIZE(dbk_config_sink, path), NULL, NULL, "The SQLite file, made if it is missing."},
-    {"consumers[].sinks[].table", T_TEXT, D(table), TEXT_SIZE(dbk_config_sink, table), "usage", NULL, "The table, made with its key if it is missing."},
-    {"consumers[].sinks[].columns", T_CHOICE, D(columns), 0, 0, "strict", columns,
+    {"consumers[].sinks[].kind", T_CHOICE, D(0, kind), 0, 0, NULL, kinds,
+     "What it is. `sqlite`: a table in a local file; `file`: lines (NDJSON) in a local file; `stdout`: lines on standard output, where an acknowledgement means no more than that a line was written."},
+    {"consumers[].sinks[].name", T_NAME, D(0, name), TEXT_SIZE(dbk_config_sink, name), "", NULL, "The label of its metrics; no two destinations share one. Without it: its kind."},
+    {"consumers[].sinks[].path", T_TEXT, D(OF_SQLITE | OF_FILE, path), TEXT_SIZE(dbk_config_sink, path), NULL, NULL,
+     "The SQLite file, or the file of lines; made if it is missing, for its owner alone."},
+    {"consumers[].sinks[].table", T_TEXT, D(OF_SQLITE, table), TEXT_SIZE(dbk_config_sink, table), "usage", NULL, "The table, made with its key if it is missing."},
+    {"consumers[].sinks[].columns", T_CHOICE, D(OF_SQLITE, columns), 0, 0, "strict", columns,
      "What a value does that does not fit its token or cost column. `strict`: the row is rejected; `lenient`: the column stays empty."},
+    {"consumers[].sinks[].format", T_CHOICE, D(OF_FILE | OF_STDOUT, format), 0, 0, "event", lines,
+     "What a line holds. `event`: position, names, times and record, as `daybook export` prints it; `record`: the record alone."},
+    {"consumers[].sinks[].rotate_bytes", T_SIZE, D(OF_FILE, rotate_bytes), 0, 1024 * 1024 * GIB, "0B", NULL,
+     "A file that the next batch would make larger is put aside first, as `PATH.YYYYMMDDThhmmssZ`; `0B`: never."},
+    {"consumers[].sinks[].rotate", T_CHOICE, D(OF_FILE, rotate), 0, 0, "none", rotations,
+     "`daily`: a file is put aside before the first write of another day (UTC) too."},
 
-    {"shutdown", T_SECTION, S_CONFIG, 0, 0, 0, NULL, NULL, "What SIGTERM does, step by step."},
+    {"shutdown", T_SECTION, S_CONFIG, 0, 0, 0, 0, NULL, NULL, "What SIGTERM does, step by step."},
     {"shutdown.drain_grace", T_DURATION, C(drain_grace_ms), 0, HOUR_MS, "0s", NULL, "Readiness fails and requests are still served for so long."},
     {"shutdown.deadline", T_DURATION, C(drain_deadline_ms), 0, HOUR_MS, "10s", NULL, "Then admission closes and requests in flight get so long."},
     {"shutdown.flush_timeout", T_DURATION, C(flush_timeout_ms), 0, HOUR_MS, "10s", NULL, "Then the workers deliver what they can for so long."},
 
-    {"log", T_SECTION, S_CONFIG, 0, 0, 0, NULL, NULL, "Log lines, on standard error."},
+    {"log", T_SECTION, S_CONFIG, 0, 0, 0, 0, NULL, NULL, "Log lines, on standard error."},
     {"log.level", T_CHOICE, C(log_level), 0, 0, "info", levels, "Lines below it are left out."},
     {"log.format", T_CHOICE, C(log_format), 0, 0, "text", formats, "One line each, for people or for machines."},
 };
@@ -379,7 +393,7 @@ static enum daybook_code put_value(const struct key *key, const char *text, void
 static void put_defaults(enum scope scope, void *target)
 {
     for (size_t i = 0; i < KEY_COUNT; i++) {
-        if (keys[i].scope == scope && keys[i].fallback != NULL) {
+        if (keys[i].scope == scope && keys[i].fallback != NULL && keys[i].fallback[0] != '\0') {
             /* The table's own defaults: a test reads every one of them. */
             (void)put_value(&keys[i], keys[i].fallback, target, NULL);
         }
@@ -524,18 +538,65 @@ static enum daybook_code read_pair(struct reader *r, const struct place *place,
     return DAYBOOK_OK;
 }
 
-/* A key without a default in a mapping that is there. */
-static enum daybook_code check_required(const struct reader *r, const struct place *place)
+/* Whether a mapping can have this key: the kind of a destination decides. */
+static bool has_key(const struct place *place, const struct key *key)
+{
+    return place->scope != S_SINK || key->kinds == 0 ||
+           (key->kinds & 1u << ((struct dbk_config_sink *)place->target)->kind) != 0;
+}
+
+static bool is_required(const struct key *key)
+{
+    return key->fallback == NULL && key->type != T_SECTION &&
+           !(key->type == T_LIST && key->scope == S_CONFIG);
+}
+
+/* A key that a destination of another kind has; tells what this one has. */
+static enum daybook_code refuse_foreign(const struct reader *r, const struct place *place, size_t i)
+{
+    const struct dbk_config_sink *sink = place->target;
+    const char *name = strrchr(keys[i].path, '.') + 1;
+    char message[320];
+    int n = snprintf(message, sizeof message, "is no key of kind %s; it has:", kinds[sink->kind]);
+    for (size_t k = 0; k < KEY_COUNT && n > 0 && (size_t)n < sizeof message; k++) {
+        if (keys[k].scope == S_SINK && has_key(place, &keys[k])) {
+            n += snprintf(message + n, sizeof message - (size_t)n, " %s",
+                          strrchr(keys[k].path, '.') + 1);
+        }
+    }
+    return refuse_at(r, sink->marks.at[i], name, message);
+}
+
+/* A key without a default that is missing in a mapping, or one that does not belong there. */
+static enum daybook_code check_keys(const struct reader *r, const struct place *place)
 {
     const struct dbk_config_marks *marks = marks_of(place->scope, place->target);
     for (size_t i = 0; i < KEY_COUNT; i++) {
-        bool required = keys[i].fallback == NULL && keys[i].type != T_SECTION &&
-                        !(keys[i].type == T_LIST && keys[i].scope == S_CONFIG);
-        if (required && keys[i].scope == place->scope && marks->at[i].line == 0) {
+        if (keys[i].scope != place->scope) {
+            continue;
+        }
+        bool given = marks->at[i].line != 0;
+        if (given && !has_key(place, &keys[i])) {
+            return refuse_foreign(r, place, i);
+        }
+        if (!given && is_required(&keys[i]) && has_key(place, &keys[i])) {
             return refuse_at(r, mark_of(place->node), keys[i].path, "is missing: add it");
         }
     }
     return DAYBOOK_OK;
+}
+
+/* Without a name of its own a destination is called by its kind. */
+static void name_sink(struct dbk_config_sink *sink)
+{
+    if (sink->name[0] == '\0') {
+        (void)snprintf(sink->name, sizeof sink->name, "%s", kinds[sink->kind]);
+    }
+}
+
+const char *dbk_sink_kind_name(int kind)
+{
+    return kinds[kind];
 }
 
 static enum daybook_code read_places(struct reader *r)
@@ -551,9 +612,12 @@ static enum daybook_code read_places(struct reader *r)
                 return code;
             }
         }
-        enum daybook_code code = check_required(r, &place);
+        enum daybook_code code = check_keys(r, &place);
         if (code != DAYBOOK_OK) {
             return code;
+        }
+        if (place.scope == S_SINK) {
+            name_sink(place.target);
         }
     }
     return DAYBOOK_OK;
@@ -614,27 +678,45 @@ static enum daybook_code check_consumer(struct reader *r, size_t index)
     return DAYBOOK_OK;
 }
 
-/* Metrics tell destinations apart by their names alone. */
-static enum daybook_code check_sink_names(struct reader *r)
+/* Two destinations that would be taken for one another, or would write into one another's lines. */
+static enum daybook_code check_two_sinks(const struct reader *r, const struct dbk_config_sink *a,
+                                         const struct dbk_config_sink *b)
+{
+    const struct dbk_config_mark kind = a->marks.at[key_index("consumers[].sinks[].kind")];
+    if (strcmp(a->name, b->name) == 0) {
+        return refuse_at(
+            r, mark_at(&a->marks, "consumers[].sinks[].name", "consumers[].sinks[].kind"),
+            "consumers[].sinks[].name",
+            "two destinations have this name (without one it is the kind): give each its own");
+    }
+    if (a->kind == DBK_SINK_STDOUT && b->kind == DBK_SINK_STDOUT) {
+        return refuse_at(r, kind, "consumers[].sinks[].kind",
+                         "another destination is standard output already: keep one");
+    }
+    if (a->kind == DBK_SINK_FILE && b->kind == DBK_SINK_FILE && strcmp(a->path, b->path) == 0) {
+        return refuse_at(r, a->marks.at[key_index("consumers[].sinks[].path")],
+                         "consumers[].sinks[].path",
+                         "another destination writes to this file: give each its own");
+    }
+    return DAYBOOK_OK;
+}
+
+static enum daybook_code check_sinks(const struct reader *r)
 {
     const struct dbk_config *c = r->config;
+    enum daybook_code code = DAYBOOK_OK;
     for (size_t a = 0; a < c->consumer_count * DAYBOOK_WORKER_SINKS_MAX; a++) {
         const struct dbk_config_consumer *na = &c->consumers[a / DAYBOOK_WORKER_SINKS_MAX];
         size_t ia = a % DAYBOOK_WORKER_SINKS_MAX;
-        for (size_t b = 0; b < a && ia < na->sink_count; b++) {
+        for (size_t b = 0; b < a && ia < na->sink_count && code == DAYBOOK_OK; b++) {
             const struct dbk_config_consumer *nb = &c->consumers[b / DAYBOOK_WORKER_SINKS_MAX];
             size_t ib = b % DAYBOOK_WORKER_SINKS_MAX;
-            if (ib < nb->sink_count && strcmp(na->sinks[ia].name, nb->sinks[ib].name) == 0) {
-                return refuse_at(r,
-                                 mark_at(&na->sinks[ia].marks, "consumers[].sinks[].name",
-                                         "consumers[].sinks[].kind"),
-                                 "consumers[].sinks[].name",
-                                 "two destinations have this name (without one it is the kind): "
-                                 "give each its own");
+            if (ib < nb->sink_count) {
+                code = check_two_sinks(r, &na->sinks[ia], &nb->sinks[ib]);
             }
         }
     }
-    return DAYBOOK_OK;
+    return code;
 }
 
 static enum daybook_code default_consumer(struct reader *r)
@@ -667,7 +749,7 @@ static enum daybook_code check_all(struct reader *r)
     for (size_t i = 0; i < r->config->consumer_count && code == DAYBOOK_OK; i++) {
         code = check_consumer(r, i);
     }
-    return code == DAYBOOK_OK ? check_sink_names(r) : code;
+    return code == DAYBOOK_OK ? check_sinks(r) : code;
 }
 
 /* ---- loading --------------------------------------------------------------------------------- */
@@ -863,6 +945,19 @@ static void write_values(FILE *out, const struct key *key)
     }
 }
 
+/* Which kinds of destination have the key, where not all do. */
+static void write_kinds(FILE *out, const struct key *key)
+{
+    const char *before = "Of ";
+    for (unsigned i = 0; key->kinds != 0 && kinds[i] != NULL; i++) {
+        if ((key->kinds & 1u << i) != 0) {
+            fprintf(out, "%s`%s`", before, kinds[i]);
+            before = ", ";
+        }
+    }
+    fputs(key->kinds != 0 ? ": " : "", out);
+}
+
 void dbk_config_write_docs(FILE *out)
 {
     fputs(
@@ -884,10 +979,10 @@ void dbk_config_write_docs(FILE *out)
         fprintf(out, "| `%s` | ", key->path);
         write_values(out, key);
         bool optional = key->type == T_LIST && key->scope == S_CONFIG;
-        fprintf(out, " | %s%s%s | %s |\n", key->fallback != NULL ? "`" : "",
-                key->fallback != NULL ? key->fallback
-                : optional            ? "see right"
-                                      : "required",
-                key->fallback != NULL ? "`" : "", key->about);
+        const char *fallback = key->fallback != NULL ? key->fallback : optional ? "" : "required";
+        const char *quote = key->fallback != NULL && fallback[0] != '\0' ? "`" : "";
+        fprintf(out, " | %s%s%s | ", quote, fallback[0] != '\0' ? fallback : "see right", quote);
+        write_kinds(out, key);
+        fprintf(out, "%s |\n", key->about);
     }
 }

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <sys/socket.h>
 
+#include <daybook/file.h>
 #include <daybook/journal.h>
 #include <daybook/log.h>
 #include <daybook/sqlite.h>
@@ -27,7 +28,7 @@
 
 enum dbk_log_level { DBK_LOG_DEBUG, DBK_LOG_INFO, DBK_LOG_WARNING, DBK_LOG_ERROR };
 enum dbk_log_format { DBK_LOG_TEXT, DBK_LOG_JSON };
-enum dbk_sink_kind { DBK_SINK_SQLITE };
+enum dbk_sink_kind { DBK_SINK_SQLITE, DBK_SINK_FILE, DBK_SINK_STDOUT };
 
 /* Where in the file a value stands, from 1; line 0: it was not given. */
 struct dbk_config_mark {
@@ -41,9 +42,12 @@ struct dbk_config_marks {
 struct dbk_config_sink {
     int kind; /* enum dbk_sink_kind */
     char name[DBK_CONFIG_SINK_NAME_MAX + 1];
-    char path[DBK_CONFIG_PATH_MAX];
-    char table[128];
-    int columns; /* enum daybook_columns */
+    char path[DBK_CONFIG_PATH_MAX]; /* sqlite, file */
+    char table[128];                /* sqlite */
+    int columns;                    /* sqlite: enum daybook_columns */
+    int format;                     /* file, stdout: enum daybook_line_format */
+    int rotate;                     /* file: enum daybook_rotate */
+    uint64_t rotate_bytes;          /* file; 0: never */
     struct dbk_config_marks marks;
 };
 
@@ -110,6 +114,9 @@ enum daybook_code dbk_config_load(const char *path, struct dbk_config **ret_conf
 enum daybook_code dbk_config_parse(const char *name, struct daybook_bytes yaml,
                                    struct dbk_config **ret_config, struct daybook_error *err);
 void dbk_config_free(struct dbk_config *config);
+
+/* `"sqlite"`: the word of the configuration for a kind of destination. */
+const char *dbk_sink_kind_name(int kind);
 
 /* What an event has to be, from the configuration. */
 struct daybook_event_limits dbk_config_event_limits(const struct dbk_config *config);

@@ -184,12 +184,59 @@ static void test_impossible_values(void **state)
     expect_refusal("consumers:\n  - name: a\n", "c.yaml:2:5:", "consumers[].sinks: is missing");
     expect_refusal("consumers:\n  - name: a\n    start: soon\n", "c.yaml:3:12:", "is no start");
     expect_refusal("consumers:\n  - name: a\n    sinks: [{kind: kafka}]\n",
-                   "c.yaml:3:20:", "\"kafka\" is not known here: write sqlite");
+                   "c.yaml:3:20:", "\"kafka\" is not known here: write sqlite or file or stdout");
     expect_refusal("consumers:\n  - name: a\n    sinks: [{kind: sqlite}]\n",
                    "c.yaml:3:13:", "consumers[].sinks[].path: is missing");
 }
 
 #define SINK "sinks: [{kind: sqlite, path: p}]\n"
+
+/* A destination has the keys of its kind, whatever their order in the file. */
+static void test_kinds_of_destinations(void **state)
+{
+    (void)state;
+    static const char *const head = "consumers:\n  - name: a\n    sinks: [";
+    static const struct {
+        const char *sinks;
+        const char *where;
+        const char *part;
+    } cases[] = {
+        {"{kind: file}", "c.yaml:3:13:", "consumers[].sinks[].path: is missing"},
+        {"{kind: file, path: p, table: t}",
+         "c.yaml:3:42:", "table: is no key of kind file; it has: kind name path format"},
+        {"{columns: strict, kind: stdout}", "c.yaml:3:23:", "columns: is no key of kind stdout"},
+        {"{kind: stdout, path: p}", "c.yaml:3:34:", "path: is no key of kind stdout"},
+        {"{kind: sqlite, path: p, rotate: daily}",
+         "c.yaml:3:45:", "rotate: is no key of kind sqlite"},
+        {"{kind: file, path: p, rotate_bytes: 5}", "c.yaml:3:49:", "has no unit"},
+        {"{kind: file, path: p, rotate: hourly}", "c.yaml:3:43:", "write none or daily"},
+        {"{kind: stdout, name: x}, {kind: stdout, name: y}",
+         "c.yaml:3:45:", "another destination is standard output already"},
+        {"{kind: file, name: x, path: p}, {kind: file, name: y, path: p}",
+         "c.yaml:3:73:", "another destination writes to this file"},
+        {"{kind: stdout}, {kind: stdout}",
+         "c.yaml:3:36:", "two destinations have this name (without one it is the kind)"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char yaml[256];
+        (void)snprintf(yaml, sizeof yaml, "%s%s]\n", head, cases[i].sinks);
+        expect_refusal(yaml, cases[i].where, cases[i].part);
+    }
+    struct dbk_config *c = NULL;
+    assert_int_equal(parse("consumers:\n  - name: a\n    sinks: [{kind: stdout, format: record}, "
+                           "{rotate: daily, path: p, rotate_bytes: 1GiB, kind: file}]\n",
+                           &c, NULL),
+                     DAYBOOK_OK);
+    const struct dbk_config_sink *sinks = c->consumers[0].sinks;
+    assert_int_equal(sinks[0].kind, DBK_SINK_STDOUT);
+    assert_int_equal(sinks[0].format, DAYBOOK_LINE_RECORD);
+    assert_string_equal(sinks[0].name, "stdout");
+    assert_int_equal(sinks[1].kind, DBK_SINK_FILE);
+    assert_int_equal(sinks[1].format, DAYBOOK_LINE_EVENT);
+    assert_int_equal(sinks[1].rotate, DAYBOOK_ROTATE_DAILY);
+    assert_int_equal(sinks[1].rotate_bytes, 1 << 30);
+    dbk_config_free(c);
+}
 
 static void test_values_that_contradict_each_other(void **state)
 {
@@ -298,6 +345,7 @@ int main(void)
         cmocka_unit_test(test_unknown_keys),
         cmocka_unit_test(test_wrong_types),
         cmocka_unit_test(test_impossible_values),
+        cmocka_unit_test(test_kinds_of_destinations),
         cmocka_unit_test(test_values_that_contradict_each_other),
         cmocka_unit_test(test_what_is_no_yaml),
         cmocka_unit_test(test_a_file_that_is_missing),

@@ -4,38 +4,26 @@
 
 #include <string.h>
 
+#include "event/line.h"
 #include "json/json.h"
-
-/* Up to the record, whose value comes next. */
-static void event_members(struct dbk_text *text, const struct daybook_delivery *delivery)
-{
-    const struct daybook_event *event = &delivery->event;
-    dbk_text_str(text, "{\"position\":");
-    dbk_text_u64(text, delivery->position);
-    dbk_text_str(text, ",\"request_id\":");
-    dbk_text_json(text, event->request_id);
-    dbk_text_str(text, ",\"namespace\":");
-    dbk_text_json(text, event->name_space);
-    dbk_text_str(text, ",\"subject\":");
-    dbk_text_json(text, event->subject);
-    dbk_text_str(text, ",\"observed_at\":");
-    dbk_text_json_time(text, event->observed_at_us);
-    dbk_text_str(text, ",\"accepted_at\":");
-    dbk_text_json_time(text, delivery->accepted_at_us);
-    dbk_text_str(text, ",\"record\":");
-}
 
 void dbk_event_line(struct dbk_text *text, const struct daybook_delivery *delivery)
 {
-    event_members(text, delivery);
-    dbk_text_one_line(text, delivery->event.record);
-    dbk_text_str(text, "}\n");
+    if (dbk_text_reserve(text, delivery->event.record.len + DBK_EVENT_LINE_MORE)) {
+        text->len += dbk_event_line_write(&delivery->event, delivery->position,
+                                          delivery->accepted_at_us, text->data + text->len);
+        text->data[text->len] = '\0';
+    }
 }
 
 void dbk_event_json(struct dbk_text *text, const struct daybook_delivery *delivery,
                     const struct daybook_event_standing *standings, size_t count)
 {
-    event_members(text, delivery);
+    if (!dbk_text_reserve(text, DBK_EVENT_LINE_MORE)) {
+        return;
+    }
+    text->len += dbk_event_members_write(&delivery->event, delivery->position,
+                                         delivery->accepted_at_us, text->data + text->len);
     if (delivery->event.record.len > 0) {
         dbk_text_put(text, delivery->event.record.data, delivery->event.record.len);
     } else {
@@ -128,8 +116,10 @@ bool dbk_reason_parse(const char *text, enum daybook_quarantine_reason *ret)
 
 void dbk_record_line(struct dbk_text *text, const struct daybook_delivery *delivery)
 {
-    dbk_text_one_line(text, delivery->event.record);
-    dbk_text_char(text, '\n');
+    if (dbk_text_reserve(text, delivery->event.record.len + 1)) {
+        text->len += dbk_record_line_write(&delivery->event, text->data + text->len);
+        text->data[text->len] = '\0';
+    }
 }
 
 static void member(struct dbk_text *text, const char *name, uint64_t value)

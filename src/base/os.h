@@ -27,6 +27,9 @@ struct dbk_stat {
     enum dbk_file_kind kind;
     uint64_t size_bytes;
     uint64_t allocated_bytes;
+    uint64_t device; /* with `inode`: whether two names are one file */
+    uint64_t inode;
+    int64_t modified_us; /* of its content, since the Unix epoch */
 };
 
 struct dbk_statfs {

@@ -168,6 +168,9 @@ static int posix_stat(const struct dbk_os *os, const char *path, struct dbk_stat
                                       : DBK_FILE_OTHER;
     ret->size_bytes = (uint64_t)st.st_size;
     ret->allocated_bytes = (uint64_t)st.st_blocks * STAT_BLOCK_BYTES;
+    ret->device = (uint64_t)st.st_dev;
+    ret->inode = (uint64_t)st.st_ino;
+    ret->modified_us = (int64_t)st.st_mtim.tv_sec * 1000000 + st.st_mtim.tv_nsec / 1000;
     return 0;
 }
 

@@ -83,20 +83,35 @@ static void wait_for_news(struct life *life, int64_t timeout_ms)
 
 /* ---- start ----------------------------------------------------------------------------------- */
 
-static void print_place(const char *what, const char *path, const char *but)
+static void print_place(FILE *out, const char *what, const char *path, const char *but)
 {
     char *whole = realpath(path, NULL);
-    printf("  %-12s %s%s\n", what, whole != NULL ? whole : path, but);
+    fprintf(out, "  %-12s %s%s\n", what, whole != NULL ? whole : path, but);
     free(whole);
 }
 
-static void print_destinations(struct dbk_delivery_consumer *consumer)
+static void print_destinations(FILE *out, struct dbk_delivery_consumer *consumer)
 {
     for (size_t k = 0; k < consumer->sink_count; k++) {
         struct dbk_sink_status status = dbk_delivery_sink_status(&consumer->sinks[k]);
-        print_place(consumer->config->name, consumer->sinks[k].config->path,
+        const struct dbk_config_sink *sink = consumer->sinks[k].config;
+        print_place(out, consumer->config->name,
+                    sink->path[0] != '\0' ? sink->path : dbk_sink_kind_name(sink->kind),
                     status.up ? "" : "   DOES NOT ANSWER: what is sent is kept; see the log");
     }
+}
+
+/* Standard output, unless a destination writes its lines there. */
+static FILE *welcome_stream(const struct dbk_config *config)
+{
+    for (size_t i = 0; i < config->consumer_count; i++) {
+        for (size_t k = 0; k < config->consumers[i].sink_count; k++) {
+            if (config->consumers[i].sinks[k].kind == DBK_SINK_STDOUT) {
+                return stderr;
+            }
+        }
+    }
+    return stdout;
 }
 
 /* For the person who started it: what listens where, and one line to paste. */
@@ -104,27 +119,29 @@ static void print_welcome(struct life *life)
 {
     const struct dbk_config *c = life->config;
     const char *url = dbk_http_url(life->http);
-    printf("daybook %s\n", daybook_version());
+    FILE *out = welcome_stream(c);
+    fprintf(out, "daybook %s\n", daybook_version());
     if (url[0] != '\0') {
-        printf("  %-12s %s\n", "listening", url);
+        fprintf(out, "  %-12s %s\n", "listening", url);
     }
     if (c->listen_unix[0] != '\0') {
-        printf("  %-12s %s\n", "listening", c->listen_unix);
+        fprintf(out, "  %-12s %s\n", "listening", c->listen_unix);
     }
-    print_place("data", c->journal_path, "");
+    print_place(out, "data", c->journal_path, "");
     for (size_t i = 0; i < c->consumer_count; i++) {
-        print_destinations(&life->service.delivery->consumers[i]);
+        print_destinations(out, &life->service.delivery->consumers[i]);
     }
     const char *socket_option = url[0] != '\0' ? "" : " --unix-socket ";
-    printf("send an event (paste this line):\n"
-           "  curl -sS%s%s %s/v1/events -H 'Content-Type: application/json' -d '"
-           "{\"request_id\":\"%s\",\"namespace\":\"team-a\",\"subject\":\"key-1\","
-           "\"model\":\"example\",\"input_tokens\":12,\"output_tokens\":34}'\n",
-           socket_option, url[0] != '\0' ? "" : c->listen_unix,
-           url[0] != '\0' ? url : "http://localhost",
-           c->identity == DAYBOOK_IDENTITY_UUIDV7 ? "req_01900000-0000-7000-8000-000000000001"
-                                                  : "first-event");
-    (void)fflush(stdout);
+    fprintf(out,
+            "send an event (paste this line):\n"
+            "  curl -sS%s%s %s/v1/events -H 'Content-Type: application/json' -d '"
+            "{\"request_id\":\"%s\",\"namespace\":\"team-a\",\"subject\":\"key-1\","
+            "\"model\":\"example\",\"input_tokens\":12,\"output_tokens\":34}'\n",
+            socket_option, url[0] != '\0' ? "" : c->listen_unix,
+            url[0] != '\0' ? url : "http://localhost",
+            c->identity == DAYBOOK_IDENTITY_UUIDV7 ? "req_01900000-0000-7000-8000-000000000001"
+                                                   : "first-event");
+    (void)fflush(out);
 }
 
 static void log_opened(struct life *life)

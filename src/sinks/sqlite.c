@@ -563,13 +563,7 @@ static void sqlite_write(struct daybook_sink *sink, const struct daybook_row *ro
     struct sqlite_sink *s = (struct sqlite_sink *)sink;
     struct daybook_answer *answer = ret_answer;
 
-    answer->kind = DAYBOOK_ANSWER_UNAVAILABLE;
-    answer->others = DAYBOOK_OTHERS_NOT_WRITTEN;
-    answer->refusal = DAYBOOK_REFUSAL_PLAIN;
-    answer->rejected_count = 0;
-    answer->retry_after_us = 0;
-    answer->values_left_out = 0;
-    answer->words = (struct daybook_words){0};
+    dbk_answer_begin(answer);
     s->deadline_us = deadline_us;
     if (is_cut(s)) {
         say(&answer->words, "SQLITE_INTERRUPT", "", "cut off before it began");

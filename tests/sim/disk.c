@@ -39,6 +39,7 @@ struct inode {
     size_t unsynced_count;
     size_t unsynced_room;
     uint64_t allocated_bytes;
+    int64_t modified_us;
     bool locked;
 };
 
@@ -671,6 +672,7 @@ static int64_t sim_pwrite(const struct dbk_os *os, int file, const void *data, s
     uint64_t end = offset + len;
     if (len > 0) {
         unsynced_add(n, offset, data, len, end > n->cache.size ? end : n->cache.size);
+        n->modified_us = d->realtime_us;
     }
     return ended(d, (int64_t)len);
 }
@@ -904,7 +906,11 @@ static int sim_stat(const struct dbk_os *os, const char *path, struct dbk_stat *
     rc = rc != 0 ? rc : path_find(d->store_, &d->store_->cache, path, &inode);
     if (rc == 0) {
         const struct inode *n = &d->store_->inodes[inode];
-        *ret = (struct dbk_stat){n->kind, n->cache.size, n->allocated_bytes};
+        *ret = (struct dbk_stat){.kind = n->kind,
+                                 .size_bytes = n->cache.size,
+                                 .allocated_bytes = n->allocated_bytes,
+                                 .inode = inode,
+                                 .modified_us = n->modified_us};
     }
     return (int)ended(d, rc);
 }
