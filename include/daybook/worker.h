@@ -32,6 +32,14 @@ struct daybook_worker_options {
     struct daybook_sink *const *sinks; /**< taken by `daybook_worker_new` when it succeeds: closed
                                             once no write can be in them any more */
     size_t sink_count;                 /**< 1 to DAYBOOK_WORKER_SINKS_MAX */
+    /** Advisory destinations (W9): told of what landed, after it was acknowledged; what they answer and how
+     * long they take changes nothing. Taken as `sinks`. Each has a queue and a thread of its own; when the
+     * queue is full the newest events are dropped and counted. NULL with 0: none. */
+    struct daybook_sink *const *advisory;
+    size_t advisory_count;    /**< at most DAYBOOK_WORKER_SINKS_MAX */
+    uint32_t advisory_events; /**< of one queue; default 4,096 */
+    uint64_t advisory_bytes;  /**< of one queue, names and records; default 8 MiB; one event of the
+                                   largest size always fits */
     /** Names of the other consumers that this deployment runs, copied: whoever else is registered in
      * the journal is named by DAYBOOK_WORKER_OTHER_CONSUMERS. NULL with 0: none but this one. */
     const char *const *known;
@@ -39,7 +47,8 @@ struct daybook_worker_options {
     /** The caller's clock, microseconds since the epoch; NULL: CLOCK_REALTIME. */
     int64_t (*now_us)(void *user);
     /** Told of what the worker does, for logs and metrics; NULL: nobody. Called from the worker's
-     * thread, must not block. Neither this nor `now_us` is called once `daybook_worker_free` has
+     * thread, and with ADVISED and ADVISORY_DROPPED from those of its advisory destinations, possibly at
+     * the same time; must not block. Neither this nor `now_us` is called once `daybook_worker_free` has
      * returned. */
     void (*notify)(void *user, const struct daybook_worker_event *event);
     void *user;
@@ -53,6 +62,9 @@ enum daybook_worker_event_kind {
                                           destination said where it did not accept */
     DAYBOOK_WORKER_LANDED,           /**< sink, count: rows of a pass that this sink has taken */
     DAYBOOK_WORKER_ACKNOWLEDGED,     /**< count */
+    DAYBOOK_WORKER_ADVISED,          /**< sink, outcome, count and missed rows, duration, message: a
+                                          write to an advisory destination */
+    DAYBOOK_WORKER_ADVISORY_DROPPED, /**< sink, count: rows that its queue had no room or no time for */
     DAYBOOK_WORKER_FAILED,           /**< count: claimed events of a pass that did not land */
     DAYBOOK_WORKER_SETTLE_FAILED,    /**< code, message */
     DAYBOOK_WORKER_DESTINATION_UP,   /**< sink */
@@ -69,7 +81,9 @@ struct daybook_worker_event {
     enum daybook_answer_kind outcome;
     enum daybook_code code;
     uint64_t count;
-    uint64_t values_left_out; /**< of WRITE: values that fit no column and left it empty */
+    uint64_t missed; /**< of ADVISED: rows that the destination did not take */
+    uint64_t
+        values_left_out; /**< of WRITE and ADVISED: values that fit no column and left it empty */
     int64_t duration_us;
     const char *message;
 };

@@ -16,6 +16,7 @@
 
 #define CHECK_BUDGET_US 500000 /* a destination that answers at the start does so within it */
 #define NAMED_BYTES_MAX 160
+#define DROPS_LINE_US 60000000 /* between two lines about events that an advisory was not told of */
 
 /* ---- journal --------------------------------------------------------------------------------- */
 
@@ -71,24 +72,40 @@ enum daybook_code dbk_compose_register(struct daybook_journal *journal,
 
 /* ---- what workers tell ----------------------------------------------------------------------- */
 
+/* Under its lock. */
+static void put_status(struct dbk_sink_status *status, bool up, const char *reason, int64_t now_us)
+{
+    if (status->up != up || status->since_us == 0) {
+        status->since_us = now_us;
+    }
+    status->up = up;
+    (void)snprintf(status->reason, sizeof status->reason, "%s", reason != NULL ? reason : "");
+}
+
 static void set_status(struct dbk_delivery_sink *sink, bool up, const char *reason, int64_t now_us)
 {
     dbk_mutex_lock(&sink->lock);
-    if (sink->status.up != up || sink->status.since_us == 0) {
-        sink->status.since_us = now_us;
-    }
-    sink->status.up = up;
-    (void)snprintf(sink->status.reason, sizeof sink->status.reason, "%s",
-                   reason != NULL ? reason : "");
+    put_status(&sink->status, up, reason, now_us);
     dbk_mutex_unlock(&sink->lock);
+}
+
+static struct dbk_sink_status status_of(struct dbk_mutex *lock,
+                                        const struct dbk_sink_status *status)
+{
+    dbk_mutex_lock(lock);
+    struct dbk_sink_status copy = *status;
+    dbk_mutex_unlock(lock);
+    return copy;
 }
 
 struct dbk_sink_status dbk_delivery_sink_status(struct dbk_delivery_sink *sink)
 {
-    dbk_mutex_lock(&sink->lock);
-    struct dbk_sink_status status = sink->status;
-    dbk_mutex_unlock(&sink->lock);
-    return status;
+    return status_of(&sink->lock, &sink->status);
+}
+
+struct dbk_sink_status dbk_delivery_advisory_status(struct dbk_delivery_advisory *advisory)
+{
+    return status_of(&advisory->lock, &advisory->status);
 }
 
 static struct dbk_delivery_sink *find_sink(struct dbk_delivery_consumer *consumer,
@@ -160,10 +177,73 @@ static void note_refusal(struct dbk_delivery_consumer *consumer, struct dbk_deli
             DBK_LOG_TEXT_FIELD("reason", event->message != NULL ? event->message : ""));
 }
 
+/* ---- what advisory destinations tell (W9) ---------------------------------------------------- */
+
+static struct dbk_delivery_advisory *find_advisory(struct dbk_delivery_consumer *consumer,
+                                                   const struct daybook_sink *sink)
+{
+    for (size_t i = 0; sink != NULL && i < consumer->advisory_count; i++) {
+        if (strcmp(consumer->advisory[i].config->name, sink->name) == 0) {
+            return &consumer->advisory[i];
+        }
+    }
+    return NULL;
+}
+
+/* A line when it begins to fail, and when it takes everything again. */
+static void note_advised(struct dbk_delivery_consumer *consumer, struct dbk_delivery_advisory *a,
+                         const struct daybook_worker_event *event)
+{
+    bool up = event->missed == 0;
+    int64_t now_us = consumer->delivery->now_us(consumer->delivery->user);
+    atomic_fetch_add(&a->counters.accepted, event->count);
+    atomic_fetch_add(&a->counters.failed, event->missed);
+    dbk_mutex_lock(&a->lock);
+    bool changed = a->status.up != up;
+    put_status(&a->status, up, up ? NULL : event->message, now_us);
+    dbk_mutex_unlock(&a->lock);
+    if (changed && up) {
+        dbk_log(DBK_LOG_INFO, "advisory destination answers",
+                DBK_LOG_TEXT_FIELD("consumer", consumer->config->name),
+                DBK_LOG_TEXT_FIELD("sink", a->config->name));
+    } else if (changed) {
+        dbk_log(DBK_LOG_WARNING, "advisory destination did not take what it was told",
+                DBK_LOG_TEXT_FIELD("consumer", consumer->config->name),
+                DBK_LOG_TEXT_FIELD("sink", a->config->name),
+                DBK_LOG_TEXT_FIELD("reason", event->message),
+                DBK_LOG_NUMBER("events", event->missed));
+    }
+}
+
+/* At most a line a minute: a queue that is full stays so for a while. */
+static void note_advisory_dropped(struct dbk_delivery_consumer *consumer,
+                                  struct dbk_delivery_advisory *a, uint64_t count)
+{
+    int64_t now_us = consumer->delivery->now_us(consumer->delivery->user);
+    uint64_t told = 0;
+    atomic_fetch_add(&a->counters.dropped, count);
+    dbk_mutex_lock(&a->lock);
+    a->drops_untold += count;
+    if (a->drops_told_us == 0 || now_us - a->drops_told_us >= DROPS_LINE_US) {
+        told = a->drops_untold;
+        a->drops_untold = 0;
+        a->drops_told_us = now_us;
+    }
+    dbk_mutex_unlock(&a->lock);
+    if (told > 0) {
+        dbk_log(DBK_LOG_WARNING, "advisory destination is behind: it was not told of events",
+                DBK_LOG_TEXT_FIELD("consumer", consumer->config->name),
+                DBK_LOG_TEXT_FIELD("sink", a->config->name), DBK_LOG_NUMBER("events", told));
+    }
+}
+
+/* ---- notices --------------------------------------------------------------------------------- */
+
 static void notify(void *user, const struct daybook_worker_event *event)
 {
     struct dbk_delivery_consumer *consumer = user;
     struct dbk_delivery_sink *sink = find_sink(consumer, event->sink);
+    struct dbk_delivery_advisory *advisory = find_advisory(consumer, event->sink);
     switch (event->kind) {
     case DAYBOOK_WORKER_CLAIM_FAILED:
         log_trouble(consumer, "claim failed", event);
@@ -188,6 +268,16 @@ static void notify(void *user, const struct daybook_worker_event *event)
     case DAYBOOK_WORKER_LANDED:
         if (sink != NULL) {
             atomic_fetch_add(&sink->counters.records_written, event->count);
+        }
+        break;
+    case DAYBOOK_WORKER_ADVISED:
+        if (advisory != NULL) {
+            note_advised(consumer, advisory, event);
+        }
+        break;
+    case DAYBOOK_WORKER_ADVISORY_DROPPED:
+        if (advisory != NULL) {
+            note_advisory_dropped(consumer, advisory, event->count);
         }
         break;
     case DAYBOOK_WORKER_ACKNOWLEDGED:
@@ -245,6 +335,11 @@ enum daybook_code dbk_delivery_new(const struct dbk_config *config, int64_t (*no
             consumer->sinks[k].config = &consumer->config->sinks[k];
             dbk_mutex_init(&consumer->sinks[k].lock, DBK_RANK_METRICS);
         }
+        consumer->advisory_count = consumer->config->advisory_count;
+        for (size_t k = 0; k < consumer->advisory_count; k++) {
+            consumer->advisory[k].config = &consumer->config->advisory[k];
+            dbk_mutex_init(&consumer->advisory[k].lock, DBK_RANK_METRICS);
+        }
     }
     *ret = delivery;
     return DAYBOOK_OK;
@@ -258,6 +353,9 @@ void dbk_delivery_free(struct dbk_delivery *delivery)
     for (size_t i = 0; i < delivery->consumer_count; i++) {
         for (size_t k = 0; k < delivery->consumers[i].sink_count; k++) {
             dbk_mutex_release(&delivery->consumers[i].sinks[k].lock);
+        }
+        for (size_t k = 0; k < delivery->consumers[i].advisory_count; k++) {
+            dbk_mutex_release(&delivery->consumers[i].advisory[k].lock);
         }
     }
     free(delivery);
@@ -303,72 +401,117 @@ static int64_t monotonic_us(void)
 
 /* A destination that does not answer now may do so later: that is what the journal is for. */
 static enum daybook_code check_sink(struct dbk_delivery_consumer *consumer,
-                                    struct dbk_delivery_sink *state, struct daybook_sink *sink,
-                                    struct daybook_error *err)
+                                    struct daybook_sink *sink, struct dbk_mutex *lock,
+                                    struct dbk_sink_status *status, struct daybook_error *err)
 {
     int64_t now_us = consumer->delivery->now_us(consumer->delivery->user);
     struct daybook_error why = {0};
     enum daybook_code code = sink->ops->check(sink, monotonic_us() + CHECK_BUDGET_US, &why);
-    set_status(state, code == DAYBOOK_OK, why.message, now_us);
+    dbk_mutex_lock(lock);
+    put_status(status, code == DAYBOOK_OK, why.message, now_us);
+    dbk_mutex_unlock(lock);
     if (code == DAYBOOK_BAD_CONFIG) {
         return dbk_fail(err, code, "consumer %s, destination %s: %.*s", consumer->config->name,
-                        state->config->name, NAMED_BYTES_MAX, why.message);
+                        sink->name, NAMED_BYTES_MAX, why.message);
     }
     if (code != DAYBOOK_OK) {
         dbk_log(DBK_LOG_WARNING, "destination does not answer yet",
                 DBK_LOG_TEXT_FIELD("consumer", consumer->config->name),
-                DBK_LOG_TEXT_FIELD("sink", state->config->name),
-                DBK_LOG_TEXT_FIELD("reason", why.message));
+                DBK_LOG_TEXT_FIELD("sink", sink->name), DBK_LOG_TEXT_FIELD("reason", why.message));
     }
     return DAYBOOK_OK;
+}
+
+/* What a worker is started with. */
+struct opened {
+    struct daybook_sink *sinks[DAYBOOK_WORKER_SINKS_MAX];
+    size_t sink_count;
+    struct daybook_sink *advisory[DAYBOOK_WORKER_SINKS_MAX];
+    size_t advisory_count;
+};
+
+static void close_opened(struct opened *opened)
+{
+    while (opened->sink_count > 0) {
+        struct daybook_sink *sink = opened->sinks[--opened->sink_count];
+        sink->ops->close(sink);
+    }
+    while (opened->advisory_count > 0) {
+        struct daybook_sink *sink = opened->advisory[--opened->advisory_count];
+        sink->ops->close(sink);
+    }
+}
+
+/* Opens every destination of a consumer. On failure what was opened is the caller's to close. */
+static enum daybook_code open_all(struct dbk_delivery_consumer *consumer, struct opened *ret,
+                                  struct daybook_error *err)
+{
+    enum daybook_code code = DAYBOOK_OK;
+    while (ret->sink_count < consumer->sink_count && code == DAYBOOK_OK) {
+        struct dbk_delivery_sink *state = &consumer->sinks[ret->sink_count];
+        struct daybook_sink **sink = &ret->sinks[ret->sink_count];
+        code = open_sink(state->config, sink, err);
+        if (code == DAYBOOK_OK) {
+            ret->sink_count++;
+            code = check_sink(consumer, *sink, &state->lock, &state->status, err);
+        }
+    }
+    while (ret->advisory_count < consumer->advisory_count && code == DAYBOOK_OK) {
+        struct dbk_delivery_advisory *state = &consumer->advisory[ret->advisory_count];
+        struct daybook_sink **sink = &ret->advisory[ret->advisory_count];
+        code = open_sink(state->config, sink, err);
+        if (code == DAYBOOK_OK) {
+            ret->advisory_count++;
+            code = check_sink(consumer, *sink, &state->lock, &state->status, err);
+        }
+    }
+    return code;
+}
+
+static enum daybook_code make_worker(struct dbk_delivery_consumer *consumer,
+                                     struct daybook_journal *journal, const struct opened *opened,
+                                     struct daybook_error *err)
+{
+    const struct dbk_config_consumer *c = consumer->config;
+    const struct dbk_config *config = consumer->delivery->config;
+    const char *known[DAYBOOK_CONSUMERS_MAX] = {NULL};
+    for (size_t i = 0; i < config->consumer_count; i++) {
+        known[i] = config->consumers[i].name;
+    }
+    struct daybook_worker_options options = {
+        .consumer = c->name,
+        .claim_batch = (uint32_t)c->claim_batch,
+        .claim_bytes = c->claim_bytes,
+        .key_run = (uint32_t)c->key_run,
+        .lease_ms = (uint32_t)c->lease_ms,
+        .write_timeout_ms = (uint32_t)c->write_timeout_ms,
+        .poll_interval_ms = (uint32_t)c->poll_interval_ms,
+        .maintain_interval_ms = (uint32_t)c->maintain_interval_ms,
+        .hand_outs_max = (uint32_t)c->max_hand_outs,
+        .start = c->start,
+        .sinks = opened->sinks,
+        .sink_count = opened->sink_count,
+        .advisory = opened->advisory,
+        .advisory_count = opened->advisory_count,
+        .known = known,
+        .known_count = config->consumer_count,
+        .now_us = worker_now,
+        .notify = notify,
+        .user = consumer,
+    };
+    return daybook_worker_new(journal, &options, &consumer->worker, err);
 }
 
 static enum daybook_code start_worker(struct dbk_delivery_consumer *consumer,
                                       struct daybook_journal *journal, struct daybook_error *err)
 {
-    const struct dbk_config_consumer *c = consumer->config;
-    const struct dbk_config *config = consumer->delivery->config;
-    struct daybook_sink *sinks[DAYBOOK_WORKER_SINKS_MAX] = {NULL};
-    const char *known[DAYBOOK_CONSUMERS_MAX] = {NULL};
-    size_t opened = 0;
-    enum daybook_code code = DAYBOOK_OK;
-    while (opened < consumer->sink_count && code == DAYBOOK_OK) {
-        code = open_sink(consumer->sinks[opened].config, &sinks[opened], err);
-        if (code == DAYBOOK_OK) {
-            opened++;
-            code = check_sink(consumer, &consumer->sinks[opened - 1], sinks[opened - 1], err);
-        }
-    }
-    for (size_t i = 0; i < config->consumer_count; i++) {
-        known[i] = config->consumers[i].name;
-    }
+    struct opened opened = {.sink_count = 0};
+    enum daybook_code code = open_all(consumer, &opened, err);
     if (code == DAYBOOK_OK) {
-        struct daybook_worker_options options = {
-            .consumer = c->name,
-            .claim_batch = (uint32_t)c->claim_batch,
-            .claim_bytes = c->claim_bytes,
-            .key_run = (uint32_t)c->key_run,
-            .lease_ms = (uint32_t)c->lease_ms,
-            .write_timeout_ms = (uint32_t)c->write_timeout_ms,
-            .poll_interval_ms = (uint32_t)c->poll_interval_ms,
-            .maintain_interval_ms = (uint32_t)c->maintain_interval_ms,
-            .hand_outs_max = (uint32_t)c->max_hand_outs,
-            .start = c->start,
-            .sinks = sinks,
-            .sink_count = opened,
-            .known = known,
-            .known_count = config->consumer_count,
-            .now_us = worker_now,
-            .notify = notify,
-            .user = consumer,
-        };
-        code = daybook_worker_new(journal, &options, &consumer->worker, err);
+        code = make_worker(consumer, journal, &opened, err);
     }
     if (code != DAYBOOK_OK) {
-        while (opened > 0) {
-            opened--;
-            sinks[opened]->ops->close(sinks[opened]);
-        }
+        close_opened(&opened);
         return code;
     }
     code = daybook_worker_start(consumer->worker, err);

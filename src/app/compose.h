@@ -26,6 +26,16 @@ struct dbk_delivery_sink {
     struct dbk_sink_status status;
 };
 
+/* An advisory destination (W9). */
+struct dbk_delivery_advisory {
+    const struct dbk_config_sink *config;
+    struct dbk_advisory_counters counters;
+    struct dbk_mutex lock; /* guards what follows */
+    struct dbk_sink_status status;
+    int64_t drops_told_us; /* 0: never */
+    uint64_t drops_untold;
+};
+
 struct dbk_delivery;
 
 struct dbk_delivery_consumer {
@@ -36,6 +46,8 @@ struct dbk_delivery_consumer {
     _Atomic bool running;
     size_t sink_count;
     struct dbk_delivery_sink sinks[DAYBOOK_WORKER_SINKS_MAX];
+    size_t advisory_count;
+    struct dbk_delivery_advisory advisory[DAYBOOK_WORKER_SINKS_MAX];
 };
 
 struct dbk_delivery {
@@ -85,5 +97,6 @@ size_t dbk_delivery_stop(struct dbk_delivery *delivery, uint32_t budget_ms,
                          struct dbk_delivery_report *ret_reports);
 
 struct dbk_sink_status dbk_delivery_sink_status(struct dbk_delivery_sink *sink);
+struct dbk_sink_status dbk_delivery_advisory_status(struct dbk_delivery_advisory *advisory);
 
 #endif

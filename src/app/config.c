@@ -131,6 +131,8 @@ static const struct key keys[] = {
      "Where a consumer that is new to the journal starts: `oldest`, `now`, a position, or a time (RFC 3339)."},
     {"consumers[].sinks", T_LIST, S_CONSUMER, 0, 0, 1, DAYBOOK_WORKER_SINKS_MAX, NULL, NULL,
      "Its destinations; an event is acknowledged when all of them have it. One consumer for each destination is the better choice."},
+    {"consumers[].advisory", T_LIST, S_CONSUMER, 0, 0, 0, DAYBOOK_WORKER_SINKS_MAX, "[]", NULL,
+     "Destinations with the keys of `sinks[]` that are only told of what was acknowledged: what they answer holds nothing up and is not tried again. Each has a queue of 4,096 events and 8 MiB; when it is full the newest are dropped and counted."},
     {"consumers[].sinks[].kind", T_CHOICE, D(0, kind), 0, 0, NULL, kinds,
      "What it is. `sqlite`: a table in a local file; `file`: lines (NDJSON) in a local file; `stdout`: lines on standard output, where an acknowledgement means no more than that a line was written."},
     {"consumers[].sinks[].name", T_NAME, D(0, name), TEXT_SIZE(dbk_config_sink, name), "", NULL, "The label of its metrics; no two destinations share one. Without it: its kind."},
@@ -166,8 +168,11 @@ struct place {
     const char *prefix; /* of its keys' paths, with the dot; static */
     enum scope scope;
     void *target;
+    const char *shown; /* the prefix in messages */
 };
-#define PLACES_MAX (8 + DAYBOOK_CONSUMERS_MAX * (1 + DAYBOOK_WORKER_SINKS_MAX))
+#define PLACES_MAX (8 + DAYBOOK_CONSUMERS_MAX * (1 + 2 * DAYBOOK_WORKER_SINKS_MAX))
+#define SINK_PREFIX "consumers[].sinks[]."
+#define ADVISORY_PREFIX "consumers[].advisory[]."
 
 struct reader {
     const char *name;
@@ -393,7 +398,8 @@ static enum daybook_code put_value(const struct key *key, const char *text, void
 static void put_defaults(enum scope scope, void *target)
 {
     for (size_t i = 0; i < KEY_COUNT; i++) {
-        if (keys[i].scope == scope && keys[i].fallback != NULL && keys[i].fallback[0] != '\0') {
+        if (keys[i].scope == scope && keys[i].fallback != NULL && keys[i].fallback[0] != '\0' &&
+            keys[i].type != T_LIST) {
             /* The table's own defaults: a test reads every one of them. */
             (void)put_value(&keys[i], keys[i].fallback, target, NULL);
         }
@@ -443,7 +449,13 @@ static enum daybook_code unknown_key(const struct reader *r, const yaml_node_t *
 static void push(struct reader *r, yaml_node_t *node, const char *prefix, enum scope scope,
                  void *target)
 {
-    r->places[r->place_count++] = (struct place){node, prefix, scope, target};
+    r->places[r->place_count++] = (struct place){node, prefix, scope, target, prefix};
+}
+
+/* The list whose entries have the keys of `sinks[]` under another name. */
+static bool is_advisory(const struct key *list)
+{
+    return strcmp(list->path, "consumers[].advisory") == 0;
 }
 
 static void *new_element(struct reader *r, const struct key *list, const struct place *place,
@@ -454,6 +466,10 @@ static void *new_element(struct reader *r, const struct key *list, const struct 
         return &r->config->consumers[index];
     }
     struct dbk_config_consumer *consumer = place->target;
+    if (is_advisory(list)) {
+        consumer->advisory_count = index + 1;
+        return &consumer->advisory[index];
+    }
     consumer->sink_count = index + 1;
     return &consumer->sinks[index];
 }
@@ -480,8 +496,10 @@ static enum daybook_code read_list(struct reader *r, const struct key *list,
         }
         void *element = new_element(r, list, place, i);
         put_defaults(scope, element);
-        push(r, item, scope == S_CONSUMER ? "consumers[]." : "consumers[].sinks[].", scope,
-             element);
+        push(r, item, scope == S_CONSUMER ? "consumers[]." : SINK_PREFIX, scope, element);
+        if (is_advisory(list)) {
+            r->places[r->place_count - 1].shown = ADVISORY_PREFIX;
+        }
     }
     if (list->scope == S_CONFIG) {
         r->config->consumer_count = count;
@@ -504,6 +522,7 @@ static enum daybook_code read_pair(struct reader *r, const struct place *place,
         strlen(name) != key_node->data.scalar.length) {
         return unknown_key(r, key_node, place->prefix, name);
     }
+    (void)snprintf(path, sizeof path, "%s%.100s", place->shown, name);
     struct dbk_config_marks *marks = marks_of(place->scope, place->target);
     if (marks->at[i].line != 0) {
         return refuse_at(r, mark_of(key_node), path, "is given twice: keep one");
@@ -580,7 +599,10 @@ static enum daybook_code check_keys(const struct reader *r, const struct place *
             return refuse_foreign(r, place, i);
         }
         if (!given && is_required(&keys[i]) && has_key(place, &keys[i])) {
-            return refuse_at(r, mark_of(place->node), keys[i].path, "is missing: add it");
+            char path[160];
+            (void)snprintf(path, sizeof path, "%s%s", place->shown,
+                           keys[i].path + strlen(place->prefix));
+            return refuse_at(r, mark_of(place->node), path, "is missing: add it");
         }
     }
     return DAYBOOK_OK;
@@ -678,45 +700,64 @@ static enum daybook_code check_consumer(struct reader *r, size_t index)
     return DAYBOOK_OK;
 }
 
+/* A destination of some consumer, and how messages call its keys. */
+struct found_sink {
+    const struct dbk_config_sink *sink;
+    const char *prefix;
+};
+
+static enum daybook_code refuse_sink(const struct reader *r, const struct found_sink *found,
+                                     const char *key, const char *message)
+{
+    char path[160];
+    char shown[160];
+    (void)snprintf(path, sizeof path, SINK_PREFIX "%s", key);
+    (void)snprintf(shown, sizeof shown, "%s%s", found->prefix, key);
+    return refuse_at(r, mark_at(&found->sink->marks, path, SINK_PREFIX "kind"), shown, message);
+}
+
 /* Two destinations that would be taken for one another, or would write into one another's lines. */
-static enum daybook_code check_two_sinks(const struct reader *r, const struct dbk_config_sink *a,
+static enum daybook_code check_two_sinks(const struct reader *r, const struct found_sink *found,
                                          const struct dbk_config_sink *b)
 {
-    const struct dbk_config_mark kind = a->marks.at[key_index("consumers[].sinks[].kind")];
+    const struct dbk_config_sink *a = found->sink;
     if (strcmp(a->name, b->name) == 0) {
-        return refuse_at(
-            r, mark_at(&a->marks, "consumers[].sinks[].name", "consumers[].sinks[].kind"),
-            "consumers[].sinks[].name",
+        return refuse_sink(
+            r, found, "name",
             "two destinations have this name (without one it is the kind): give each its own");
     }
     if (a->kind == DBK_SINK_STDOUT && b->kind == DBK_SINK_STDOUT) {
-        return refuse_at(r, kind, "consumers[].sinks[].kind",
-                         "another destination is standard output already: keep one");
+        return refuse_sink(r, found, "kind",
+                           "another destination is standard output already: keep one");
     }
     if (a->kind == DBK_SINK_FILE && b->kind == DBK_SINK_FILE && strcmp(a->path, b->path) == 0) {
-        return refuse_at(r, a->marks.at[key_index("consumers[].sinks[].path")],
-                         "consumers[].sinks[].path",
-                         "another destination writes to this file: give each its own");
+        return refuse_sink(r, found, "path",
+                           "another destination writes to this file: give each its own");
     }
     return DAYBOOK_OK;
 }
 
+/* Metrics tell destinations apart by their names alone, advisory ones too. */
 static enum daybook_code check_sinks(const struct reader *r)
 {
-    const struct dbk_config *c = r->config;
-    enum daybook_code code = DAYBOOK_OK;
-    for (size_t a = 0; a < c->consumer_count * DAYBOOK_WORKER_SINKS_MAX; a++) {
-        const struct dbk_config_consumer *na = &c->consumers[a / DAYBOOK_WORKER_SINKS_MAX];
-        size_t ia = a % DAYBOOK_WORKER_SINKS_MAX;
-        for (size_t b = 0; b < a && ia < na->sink_count && code == DAYBOOK_OK; b++) {
-            const struct dbk_config_consumer *nb = &c->consumers[b / DAYBOOK_WORKER_SINKS_MAX];
-            size_t ib = b % DAYBOOK_WORKER_SINKS_MAX;
-            if (ib < nb->sink_count) {
-                code = check_two_sinks(r, &na->sinks[ia], &nb->sinks[ib]);
+    const struct dbk_config_sink *seen[2 * DAYBOOK_CONSUMERS_MAX * DAYBOOK_WORKER_SINKS_MAX];
+    size_t count = 0;
+    for (size_t i = 0; i < r->config->consumer_count; i++) {
+        const struct dbk_config_consumer *n = &r->config->consumers[i];
+        for (size_t k = 0; k < n->sink_count + n->advisory_count; k++) {
+            bool advisory = k >= n->sink_count;
+            struct found_sink found = {advisory ? &n->advisory[k - n->sink_count] : &n->sinks[k],
+                                       advisory ? ADVISORY_PREFIX : SINK_PREFIX};
+            for (size_t s = 0; s < count; s++) {
+                enum daybook_code code = check_two_sinks(r, &found, seen[s]);
+                if (code != DAYBOOK_OK) {
+                    return code;
+                }
             }
+            seen[count++] = found.sink;
         }
     }
-    return code;
+    return DAYBOOK_OK;
 }
 
 static enum daybook_code default_consumer(struct reader *r)

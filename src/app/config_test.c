@@ -108,6 +108,7 @@ static void test_a_whole_file(void **state)
               "    sinks:\n"
               "      - { kind: sqlite, name: copy, path: b.db }\n"
               "      - { kind: sqlite, name: other, path: c.db, table: rows }\n"
+              "    advisory: [ { kind: sqlite, name: board, path: d.db } ]\n"
               "shutdown: { drain_grace: 5s }\n"
               "log: { level: debug, format: json }\n",
               &c, &err);
@@ -128,6 +129,10 @@ static void test_a_whole_file(void **state)
     assert_int_equal(c->consumers[1].start.value, 17);
     assert_int_equal(c->consumers[1].sink_count, 2);
     assert_string_equal(c->consumers[1].sinks[1].table, "rows");
+    assert_int_equal(c->consumers[0].advisory_count, 0);
+    assert_int_equal(c->consumers[1].advisory_count, 1);
+    assert_string_equal(c->consumers[1].advisory[0].path, "d.db");
+    assert_string_equal(c->consumers[1].advisory[0].table, "usage");
     assert_int_equal(c->drain_grace_ms, 5000);
     assert_int_equal(c->log_format, DBK_LOG_JSON);
     dbk_config_free(c);
@@ -159,6 +164,8 @@ static void test_wrong_types(void **state)
     expect_refusal("journal:\n  path:\n", "c.yaml:2:8:", "has no value");
 }
 
+#define SINK "sinks: [{kind: sqlite, path: p}]\n"
+
 static void test_impossible_values(void **state)
 {
     (void)state;
@@ -187,9 +194,18 @@ static void test_impossible_values(void **state)
                    "c.yaml:3:20:", "\"kafka\" is not known here: write sqlite or file or stdout");
     expect_refusal("consumers:\n  - name: a\n    sinks: [{kind: sqlite}]\n",
                    "c.yaml:3:13:", "consumers[].sinks[].path: is missing");
+    expect_refusal("consumers:\n  - name: a\n    " SINK "    advisory: [{kind: sqlite}]\n",
+                   "c.yaml:4:16:", "consumers[].advisory[].path: is missing");
+    expect_refusal("consumers:\n  - name: a\n    " SINK "    advisory: [{kind: carrier}]\n",
+                   "c.yaml:4:23:", "consumers[].advisory[].kind: \"carrier\"");
+    expect_refusal("consumers:\n  - name: a\n    " SINK "    advisory: x\n",
+                   "c.yaml:4:15:", "consumers[].advisory: is a single value");
+    expect_refusal("consumers:\n  - name: a\n    advisory: [{kind: sqlite, path: p}]\n",
+                   "c.yaml:2:5:", "consumers[].sinks: is missing");
+    expect_refusal(
+        "consumers:\n  - name: a\n    sinks: []\n    advisory: [{kind: sqlite, path: p}]\n",
+        "c.yaml:3:12:", "consumers[].sinks: has 0 entries");
 }
-
-#define SINK "sinks: [{kind: sqlite, path: p}]\n"
 
 /* A destination has the keys of its kind, whatever their order in the file. */
 static void test_kinds_of_destinations(void **state)
@@ -249,6 +265,8 @@ static void test_values_that_contradict_each_other(void **state)
                    "c.yaml:4:11:", "the name of another consumer");
     expect_refusal("consumers:\n  - name: a\n    " SINK "  - name: b\n    " SINK,
                    "c.yaml:5:20:", "two destinations have this name");
+    expect_refusal("consumers:\n  - name: a\n    " SINK "    advisory: [{path: q, kind: sqlite}]\n",
+                   "c.yaml:4:32:", "consumers[].advisory[].name: two destinations");
 }
 
 static void test_what_is_no_yaml(void **state)

@@ -258,6 +258,26 @@ static void write_seconds(struct dbk_text *text, const struct dbk_metrics_sink *
     write_histogram(text, "daybook_sink_write_seconds", labels, &h, 1e6);
 }
 
+static void write_advisory(struct dbk_text *text, const struct dbk_metrics_page *page)
+{
+    static const char *const outcomes[] = {"accepted", "failed", "dropped"};
+
+    head(text, "daybook_advisory_events_total", "counter",
+         "Events that an advisory destination was told of, or should have been.");
+    for (size_t i = 0; i < page->consumer_count; i++) {
+        for (size_t k = 0; k < page->consumers[i].advisory_count; k++) {
+            const struct dbk_metrics_advisory *a = &page->consumers[i].advisory[k];
+            const uint64_t counts[] = {a->counters->accepted, a->counters->failed,
+                                       a->counters->dropped};
+            for (size_t o = 0; o < sizeof outcomes / sizeof outcomes[0]; o++) {
+                dbk_text_printf(text,
+                                "daybook_advisory_events_total{sink=\"%s\",outcome=\"%s\"} %llu\n",
+                                a->name, outcomes[o], (unsigned long long)counts[o]);
+            }
+        }
+    }
+}
+
 void dbk_metrics_write(struct dbk_text *text, const struct dbk_metrics_page *page)
 {
     write_appends(text, page);
@@ -276,4 +296,5 @@ void dbk_metrics_write(struct dbk_text *text, const struct dbk_metrics_page *pag
     write_each_sink(text, page, write_writes);
     head(text, "daybook_sink_write_seconds", "histogram", "Duration of a write.");
     write_each_sink(text, page, write_seconds);
+    write_advisory(text, page);
 }

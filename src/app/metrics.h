@@ -50,6 +50,13 @@ struct dbk_sink_counters {
     struct dbk_histogram write_us;
 };
 
+/* Events, by what became of them at an advisory destination. */
+struct dbk_advisory_counters {
+    _Atomic uint64_t accepted;
+    _Atomic uint64_t failed;
+    _Atomic uint64_t dropped; /* its queue had no room, or no time was left */
+};
+
 struct dbk_consumer_counters {
     _Atomic uint64_t acknowledged;
     _Atomic uint64_t failed;
@@ -72,11 +79,17 @@ struct dbk_metrics_sink {
     bool up;
     const struct dbk_sink_counters *counters;
 };
+struct dbk_metrics_advisory {
+    const char *name;
+    const struct dbk_advisory_counters *counters;
+};
 struct dbk_metrics_consumer {
     struct daybook_consumer_stats stats;
     const struct dbk_consumer_counters *counters; /* NULL: registered, but not run here */
     struct dbk_metrics_sink sinks[DAYBOOK_WORKER_SINKS_MAX];
     size_t sink_count;
+    struct dbk_metrics_advisory advisory[DAYBOOK_WORKER_SINKS_MAX];
+    size_t advisory_count;
 };
 struct dbk_metrics_page {
     const struct daybook_journal_stats *journal; /* NULL: not open */

@@ -78,8 +78,9 @@ static struct view *look(struct dbk_service *service)
 static void write_destination(struct dbk_text *text, struct dbk_delivery_sink *sink)
 {
     struct dbk_sink_status status = dbk_delivery_sink_status(sink);
-    dbk_text_printf(text, "{\"name\":\"%s\",\"kind\":\"sqlite\",\"up\":%s,\"reason\":",
-                    sink->config->name, status.up ? "true" : "false");
+    dbk_text_printf(text,
+                    "{\"name\":\"%s\",\"kind\":\"%s\",\"up\":%s,\"reason\":", sink->config->name,
+                    dbk_sink_kind_name(sink->config->kind), status.up ? "true" : "false");
     if (status.reason[0] != '\0') {
         dbk_text_json_str(text, status.reason);
     } else {
@@ -88,6 +89,18 @@ static void write_destination(struct dbk_text *text, struct dbk_delivery_sink *s
     dbk_text_str(text, ",\"since\":");
     dbk_text_json_time(text, status.since_us != 0 ? status.since_us : DAYBOOK_TIME_UNSET);
     dbk_text_char(text, '}');
+}
+
+static void write_advisory(struct dbk_text *text, struct dbk_delivery_advisory *advisory)
+{
+    const struct dbk_advisory_counters *c = &advisory->counters;
+    dbk_text_printf(text,
+                    "{\"name\":\"%s\",\"kind\":\"%s\",\"up\":%s,\"accepted\":%llu,"
+                    "\"failed\":%llu,\"dropped\":%llu}",
+                    advisory->config->name, dbk_sink_kind_name(advisory->config->kind),
+                    dbk_delivery_advisory_status(advisory).up ? "true" : "false",
+                    (unsigned long long)c->accepted, (unsigned long long)c->failed,
+                    (unsigned long long)c->dropped);
 }
 
 static void write_consumer(struct dbk_text *text, const struct consumer_view *c)
@@ -100,6 +113,11 @@ static void write_consumer(struct dbk_text *text, const struct consumer_view *c)
     for (size_t k = 0; c->delivery != NULL && k < c->delivery->sink_count; k++) {
         dbk_text_str(text, k > 0 ? "," : "");
         write_destination(text, &c->delivery->sinks[k]);
+    }
+    dbk_text_str(text, "],\"advisory\":[");
+    for (size_t k = 0; c->delivery != NULL && k < c->delivery->advisory_count; k++) {
+        dbk_text_str(text, k > 0 ? "," : "");
+        write_advisory(text, &c->delivery->advisory[k]);
     }
     dbk_text_str(text, "]}");
 }
@@ -197,6 +215,11 @@ void dbk_admin_metrics(struct dbk_service *service, struct dbk_answer *answer)
         consumers[i].stats = view->consumers[i].stats;
         consumers[i].counters = delivery != NULL ? &delivery->counters : NULL;
         consumers[i].sink_count = delivery != NULL ? delivery->sink_count : 0;
+        consumers[i].advisory_count = delivery != NULL ? delivery->advisory_count : 0;
+        for (size_t k = 0; k < consumers[i].advisory_count; k++) {
+            consumers[i].advisory[k] = (struct dbk_metrics_advisory){
+                delivery->advisory[k].config->name, &delivery->advisory[k].counters};
+        }
         for (size_t k = 0; k < consumers[i].sink_count; k++) {
             consumers[i].sinks[k] = (struct dbk_metrics_sink){
                 .name = delivery->sinks[k].config->name,

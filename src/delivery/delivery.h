@@ -5,7 +5,8 @@
  * Everything that decides is a function of the state below and two clocks, so that tests run passes and
  * turns in moved time; the thread (worker.c) is a shell that calls `dbk_worker_turn` and waits.
  *
- * Lifetime (T7). Three may hold a worker: its owner, its thread, a reader of the backlog (drain.c).
+ * Lifetime (T7). These may hold a worker: its owner, its thread, the threads of its advisory destinations
+ * (advisory.c), a reader of the backlog (drain.c).
  * The last one releases it, destinations included. Whoever is not the owner touches the journal and the
  * caller's functions only between `dbk_worker_enter` and `dbk_worker_leave`; the thread leaves for each
  * write. Once the owner has closed that gate an abandoned thread that comes back from a write finds
@@ -17,6 +18,8 @@
 #include <daybook/worker.h>
 
 #include "base/thread.h"
+#include "delivery/advisory.h"
+#include "delivery/answer.h"
 #include "delivery/pace.h"
 #include "delivery/plan.h"
 
@@ -71,6 +74,7 @@ struct daybook_worker {
     struct dbk_plan plan;
     struct dbk_pace pace;
     struct daybook_answer answer;
+    struct dbk_advisory *advisories; /* options.advisory_count, see advisory.h */
     enum dbk_sink_state sink_states[DAYBOOK_WORKER_SINKS_MAX];
     uint64_t delivered;
     uint64_t failed;
@@ -82,7 +86,7 @@ struct daybook_worker {
     _Atomic uint32_t word;      /* changes with everything that somebody may wait for */
 
     struct dbk_mutex lock; /* of what follows */
-    unsigned holders;      /* owner, thread, reader */
+    unsigned holders;      /* owner, threads, reader */
     unsigned inside;       /* threads between enter and leave */
     bool shut;             /* nobody enters any more */
     enum dbk_stage stage;

@@ -176,6 +176,13 @@ static void for_each_before(struct daybook_worker *const *workers, size_t count,
     }
 }
 
+static void cut_advisories(struct daybook_worker *const *workers, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        dbk_advisories_set(workers[i], DBK_ADVISORY_CUT);
+    }
+}
+
 /* Acts on those that are still silent, each time once: at the deadline, and at the time of the reading.
  * Returns when to act again, or to give up. */
 static int64_t act_on_silent(struct daybook_worker *const *workers, size_t count,
@@ -187,6 +194,7 @@ static int64_t act_on_silent(struct daybook_worker *const *workers, size_t count
     if (*acted == 0) {
         *acted = 1;
         for_each_before(workers, count, DBK_STAGE_FIGURES, interrupt_sinks);
+        cut_advisories(workers, count);
     }
     if (mono_us < deadline_us + DBK_CLOSING_READ_US) {
         return deadline_us + DBK_CLOSING_READ_US;
@@ -249,6 +257,44 @@ struct daybook_drain_report dbk_worker_report(struct daybook_worker *w)
     return report;
 }
 
+static struct daybook_worker *first_advising(struct daybook_worker *const *workers, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (!dbk_advisories_ended(workers[i])) {
+            return workers[i];
+        }
+    }
+    return NULL;
+}
+
+/* The workers add nothing any more: their advisory destinations have until the deadline for what waits, and
+ * then the time of a settlement to come back from a write. */
+static void drain_advisories(struct daybook_worker *const *workers, size_t count,
+                             int64_t deadline_us)
+{
+    struct daybook_worker *w;
+    bool cut = false;
+
+    for (size_t i = 0; i < count; i++) {
+        dbk_advisories_set(workers[i], DBK_ADVISORY_CLOSING);
+    }
+    while ((w = first_advising(workers, count)) != NULL) {
+        uint32_t seen = atomic_load(&w->word);
+        int64_t mono_us = dbk_worker_mono_us(w);
+        if (mono_us >= deadline_us && !cut) {
+            cut = true;
+            cut_advisories(workers, count);
+        }
+        int64_t until_us = cut ? deadline_us + DBK_SETTLE_US : deadline_us;
+        if (mono_us >= until_us) {
+            return;
+        }
+        if (!dbk_advisories_ended(w)) {
+            dbk_futex_wait(&w->word, seen, until_us - mono_us);
+        }
+    }
+}
+
 void daybook_workers_drain(struct daybook_worker *const *workers, size_t count, uint32_t budget_ms,
                            struct daybook_drain_report *ret_reports)
 {
@@ -263,6 +309,7 @@ void daybook_workers_drain(struct daybook_worker *const *workers, size_t count, 
         }
     }
     wait_for_all(workers, count, deadline_us);
+    drain_advisories(workers, count, deadline_us);
     for (size_t i = 0; i < count; i++) {
         shut(workers[i]);
         ret_reports[i] = dbk_worker_report(workers[i]);

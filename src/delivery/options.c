@@ -17,6 +17,8 @@
 #define WRITE_TIMEOUT_DEFAULT_MS 10000u
 #define POLL_INTERVAL_DEFAULT_MS 250u
 #define MAINTAIN_INTERVAL_DEFAULT_MS 60000u
+#define ADVISORY_EVENTS_DEFAULT 4096u
+#define ADVISORY_EVENTS_MAX 1000000u
 #define WRITES_PER_LEASE 3u /* W11: a write may take a third of the lease */
 
 static void default_u32(uint32_t *field, uint32_t value)
@@ -37,9 +39,24 @@ static void fill_defaults(struct daybook_worker_options *o, const struct daybook
     default_u32(&o->poll_interval_ms, POLL_INTERVAL_DEFAULT_MS);
     default_u32(&o->maintain_interval_ms, MAINTAIN_INTERVAL_DEFAULT_MS);
     default_u32(&o->hand_outs_max, capacity->delivery_attempts_max);
+    default_u32(&o->advisory_events, ADVISORY_EVENTS_DEFAULT);
     if (o->claim_bytes == 0) {
         o->claim_bytes = CLAIM_BYTES_DEFAULT;
     }
+    if (o->advisory_bytes == 0) {
+        o->advisory_bytes = CLAIM_BYTES_DEFAULT;
+    }
+    /* The largest event has to fit an empty queue. */
+    uint64_t event_bytes = capacity->events.event_bytes_max + 3u * DAYBOOK_NAME_BYTES_MAX;
+    if (o->advisory_bytes < event_bytes) {
+        o->advisory_bytes = event_bytes;
+    }
+}
+
+static bool can_write(const struct daybook_sink *sink)
+{
+    return sink != NULL && sink->ops != NULL && sink->ops->write != NULL &&
+           sink->ops->interrupt != NULL && sink->ops->close != NULL;
 }
 
 /* W1: a consumer whose events nobody answers for could never acknowledge one truthfully. */
@@ -58,14 +75,38 @@ static enum daybook_code check_sinks(const struct daybook_worker_options *o,
                         o->consumer, o->sink_count, DAYBOOK_WORKER_SINKS_MAX);
     }
     for (size_t i = 0; i < o->sink_count; i++) {
-        const struct daybook_sink *sink = o->sinks[i];
-        if (sink == NULL || sink->ops == NULL || sink->ops->write == NULL ||
-            sink->ops->interrupt == NULL || sink->ops->close == NULL) {
+        if (!can_write(o->sinks[i])) {
             return dbk_fail(err, DAYBOOK_BAD_CONFIG,
                             "destination %zu of consumer %s cannot write, be interrupted or be "
                             "closed",
                             i, o->consumer);
         }
+    }
+    return DAYBOOK_OK;
+}
+
+/* W9 */
+static enum daybook_code check_advisories(const struct daybook_worker_options *o,
+                                          struct daybook_error *err)
+{
+    if (o->advisory_count > DAYBOOK_WORKER_SINKS_MAX || (o->advisory_count > 0 && !o->advisory)) {
+        return dbk_fail(err, DAYBOOK_BAD_CONFIG,
+                        "consumer %s has %zu advisory destinations; %u is the most", o->consumer,
+                        o->advisory_count, DAYBOOK_WORKER_SINKS_MAX);
+    }
+    for (size_t i = 0; i < o->advisory_count; i++) {
+        if (!can_write(o->advisory[i])) {
+            return dbk_fail(err, DAYBOOK_BAD_CONFIG,
+                            "advisory destination %zu of consumer %s cannot write, be interrupted "
+                            "or be closed",
+                            i, o->consumer);
+        }
+    }
+    if (o->advisory_events > ADVISORY_EVENTS_MAX || o->advisory_bytes > CLAIM_BYTES_MAX) {
+        return dbk_fail(err, DAYBOOK_BAD_CONFIG,
+                        "the queue of an advisory destination of consumer %s is at most %u events "
+                        "and 1 GiB",
+                        o->consumer, ADVISORY_EVENTS_MAX);
     }
     return DAYBOOK_OK;
 }
@@ -112,6 +153,9 @@ enum daybook_code dbk_worker_options_fill(const struct daybook_worker_options *g
     *ret = *given;
     fill_defaults(ret, capacity);
     enum daybook_code code = check_sinks(ret, err);
+    if (code == DAYBOOK_OK) {
+        code = check_advisories(ret, err);
+    }
     if (code == DAYBOOK_OK) {
         code = check_numbers(ret, err);
     }

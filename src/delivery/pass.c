@@ -132,14 +132,6 @@ static void note_sink(struct daybook_worker *w, size_t index, bool cut)
                              .message = state == DBK_SINK_UP ? "" : w->answer.words.message});
 }
 
-static const char *answer_message(const struct daybook_answer *answer)
-{
-    if (answer->kind == DAYBOOK_ANSWER_REJECTED && answer->rejected_count > 0) {
-        return answer->rejected[0].words.message;
-    }
-    return answer->kind == DAYBOOK_ANSWER_ACCEPTED ? "" : answer->words.message;
-}
-
 enum written { WRITTEN, WRITTEN_CUT, WRITTEN_GONE };
 
 /* Writes what the plan asks for, outside the gate. */
@@ -155,14 +147,7 @@ static enum written write_once(struct daybook_worker *w)
     for (size_t i = 0; i < plan->write_count; i++) {
         w->write[i] = w->rows[plan->write[i]];
     }
-    /* A sink is somebody's code: what it leaves out must not be what an earlier one said. */
-    w->answer.kind = DAYBOOK_ANSWER_UNAVAILABLE;
-    w->answer.others = DAYBOOK_OTHERS_NOT_WRITTEN;
-    w->answer.refusal = DAYBOOK_REFUSAL_PLAIN;
-    w->answer.rejected_count = 0;
-    w->answer.retry_after_us = 0;
-    w->answer.values_left_out = 0;
-    w->answer.words = (struct daybook_words){0};
+    dbk_answer_reset(&w->answer);
     dbk_worker_leave(w);
     sink->ops->write(sink, w->write, plan->write_count,
                      stop_us < deadline_us ? stop_us : deadline_us, &w->answer);
@@ -177,7 +162,7 @@ static enum written write_once(struct daybook_worker *w)
                                                     .count = plan->write_count,
                                                     .values_left_out = w->answer.values_left_out,
                                                     .duration_us = dbk_worker_mono_us(w) - began_us,
-                                                    .message = answer_message(&w->answer)});
+                                                    .message = dbk_answer_message(&w->answer)});
     note_sink(w, index, cut);
     return cut ? WRITTEN_CUT : WRITTEN;
 }
@@ -310,6 +295,17 @@ static void tell_outcome(struct daybook_worker *w, const struct dbk_pass *pass)
     }
 }
 
+/* W9: whether or not the acknowledgement succeeded. */
+static void advise(struct daybook_worker *w)
+{
+    for (size_t i = 0; i < w->plan.count; i++) {
+        if (w->plan.states[i].fate == DBK_ROW_LANDED) {
+            dbk_advisories_offer(w, &w->rows[i]);
+        }
+    }
+    dbk_advisories_publish(w);
+}
+
 /* What landed is acknowledged as one set, first (W8); then attempts go back (W7). */
 static void settle(struct daybook_worker *w, struct dbk_pass *pass)
 {
@@ -322,6 +318,7 @@ static void settle(struct daybook_worker *w, struct dbk_pass *pass)
         give_back(w, pass->landed, false);
     }
     pass->acknowledged += granted;
+    advise(w);
     size_t unwritten = gather_fate(w, DBK_ROW_UNWRITTEN);
     give_back(w, unwritten, pass->end == DBK_PASS_CUT);
     note_expiries(w);

@@ -88,6 +88,7 @@ static void release(struct daybook_worker *w)
     for (size_t i = 0; i < w->options.sink_count; i++) {
         w->sinks[i]->ops->close(w->sinks[i]);
     }
+    dbk_advisories_release(w);
     daybook_batch_free(w->batch);
     free(w->rows);
     free(w->write);
@@ -173,6 +174,9 @@ enum daybook_code daybook_worker_new(struct daybook_journal *journal,
     if (code == DAYBOOK_OK) {
         code = take_memory(w, err);
     }
+    if (code == DAYBOOK_OK) {
+        code = dbk_advisories_init(w, err);
+    }
     if (code != DAYBOOK_OK) {
         w->options.sink_count = 0; /* still the caller's */
         release(w);
@@ -183,6 +187,7 @@ enum daybook_code daybook_worker_new(struct daybook_journal *journal,
         w->sinks[i] = options->sinks[i];
     }
     w->options.sinks = w->sinks;
+    dbk_advisories_own(w, options->advisory);
     w->write_timeout_us = (int64_t)w->options.write_timeout_ms * 1000;
     int64_t mono_us = dbk_worker_mono_us(w);
     dbk_pace_init(&w->pace, w->options.claim_batch, (int64_t)w->options.poll_interval_ms * 1000,
@@ -377,6 +382,16 @@ static void *worker_main(void *arg)
     return NULL;
 }
 
+/* Notes that the worker's thread holds it, or does not. */
+static void take_thread(struct daybook_worker *w, unsigned threads)
+{
+    dbk_mutex_lock(&w->lock);
+    w->holders = w->holders - (w->threaded ? 1 : 0) + threads;
+    w->threaded = threads > 0;
+    w->stage = threads > 0 ? DBK_STAGE_RUNNING : DBK_STAGE_NEW;
+    dbk_mutex_unlock(&w->lock);
+}
+
 enum daybook_code daybook_worker_start(struct daybook_worker *worker, struct daybook_error *err)
 {
     struct daybook_worker *w = worker;
@@ -393,14 +408,14 @@ enum daybook_code daybook_worker_start(struct daybook_worker *worker, struct day
     if (code != DAYBOOK_OK) {
         return code;
     }
-    w->holders = 2;
-    w->stage = DBK_STAGE_RUNNING;
-    w->threaded = true;
+    code = dbk_advisories_start(w, err);
+    if (code != DAYBOOK_OK) {
+        return code;
+    }
+    take_thread(w, 1);
     int failed = dbk_thread_start(&w->thread, "daybook-worker", worker_main, w);
     if (failed != 0) {
-        w->holders = 1;
-        w->stage = DBK_STAGE_NEW;
-        w->threaded = false;
+        take_thread(w, 0);
         return dbk_fail_os(err, DAYBOOK_NO_MEMORY, failed,
                            "the thread of the worker of consumer %s could not be started",
                            w->consumer);
@@ -433,6 +448,8 @@ void daybook_worker_free(struct daybook_worker *worker)
         dbk_worker_stop(worker, dbk_worker_mono_us(worker));
     }
     enum dbk_stage stage = shut_and_wait(worker);
+    dbk_advisories_set(worker, DBK_ADVISORY_CUT);
+    dbk_advisories_leave(worker);
     if (worker->threaded && stage == DBK_STAGE_DONE) {
         dbk_thread_join(&worker->thread); /* only the last lines of worker_main are left */
     } else if (worker->threaded) {
