@@ -46,6 +46,26 @@ static void test_A1_accepted_survives_the_process(struct contract_world *world)
     assert_string_equal(retained(world, DAYBOOK_WHERE_ALL), "a b");
 }
 
+/* Whatever the power leaves of what was not synced: all of what was answered is there. */
+static void test_A1_accepted_survives_the_loss_of_power(struct contract_world *world)
+{
+    char expected[256] = "";
+
+    for (unsigned i = 0; i < 4u * SIM_PROFILE_COUNT; i++) {
+        char id[16];
+
+        (void)snprintf(id, sizeof id, "e%u", i);
+        (void)put(world, id, i % 2 == 0 ? "k" : id);
+        (void)snprintf(expected + strlen(expected), sizeof expected - strlen(expected), "%s%s",
+                       i > 0 ? " " : "", id);
+        world->cut = (enum sim_profile)(i % SIM_PROFILE_COUNT);
+        world->cut_seed = i;
+        world_reopen(world, CONTRACT_POWER);
+        assert_string_equal(retained(world, DAYBOOK_WHERE_ALL), expected);
+    }
+    assert_int_equal(deliver_all(world, "billing"), 4u * SIM_PROFILE_COUNT);
+}
+
 static void test_A1_a_position_is_never_reused(struct contract_world *world)
 {
     uint64_t first = put(world, "a", "k");
@@ -277,6 +297,7 @@ static struct contract_test tests[] = {
     TEST(test_J1_past_its_deadline_an_operation_says_so),
     TEST(test_J2_the_given_now_counts),
     TEST(test_A1_accepted_survives_the_process),
+    TEST_ON_DISK(test_A1_accepted_survives_the_loss_of_power),
     TEST(test_A1_a_position_is_never_reused),
     TEST(test_A2_the_same_fact_is_already_present),
     TEST(test_A3_other_content_under_a_stored_id_is_a_conflict),

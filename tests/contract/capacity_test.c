@@ -462,6 +462,20 @@ static void test_P6_a_journal_full_of_them_refuses_under_both_policies(struct co
     }
 }
 
+/* It was delivered once, so it could be reclaimed; set aside later, it could not. */
+static void test_P6_rewound_and_quarantined_it_is_not_reclaimed(struct contract_world *world)
+{
+    with_limit(world, 2, DAYBOOK_POLICY_REFUSE);
+    need_operators(world);
+    put_many(world, "e", 2, NULL);
+    assert_int_equal(deliver_all(world, "billing"), 2);
+    assert_code(DAYBOOK_OK, rewind_consumer(world, "billing"));
+    quarantine_next(world, "billing", "e1");
+    (void)put(world, "more", "k");
+    assert_string_equal(retained(world, DAYBOOK_WHERE_ALL), "e1 more");
+    assert_code(DAYBOOK_AT_CAPACITY, try_append(world, "yet"));
+}
+
 static void test_P6_released_it_is_like_any_other(struct contract_world *world)
 {
     with_limit(world, 2, DAYBOOK_POLICY_DROP_OLDEST);
@@ -521,6 +535,7 @@ static struct contract_test tests[] = {
     TEST(test_P6_a_quarantined_event_is_never_pruned),
     TEST(test_P6_quarantined_by_any_is_quarantined),
     TEST(test_P6_a_journal_full_of_them_refuses_under_both_policies),
+    TEST(test_P6_rewound_and_quarantined_it_is_not_reclaimed),
     TEST(test_P6_released_it_is_like_any_other),
     TEST(test_P7_pruning_many_leaves_the_rest),
 };

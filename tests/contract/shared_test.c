@@ -260,10 +260,67 @@ static void test_C8_claimants_at_once_never_hold_one_key(struct contract_world *
     assert_true(figures(world, "billing").drained);
 }
 
+/* Thread 0 claims runs of the one key that all others append to. */
+static void *append_or_claim_one_key(void *arg)
+{
+    struct part *part = arg;
+    struct shared *s = part->shared;
+    struct daybook_claim c = claim_of("billing", 8);
+    struct daybook_batch *batch = NULL;
+    uint64_t last = 0;
+
+    c.key_run = 8;
+    if (daybook_batch_new(8, 1u << 16, 0, &batch, NULL) != DAYBOOK_OK) {
+        atomic_fetch_add(&s->wrong, 1);
+    }
+    line_up(s);
+    for (unsigned i = 0; part->no != 0 && i < EACH; i++) {
+        char id[32];
+
+        (void)snprintf(id, sizeof id, "t%u-%u", part->no, i);
+        append_in_thread(s, id, "one");
+    }
+    /* Who passes over a position below which one of the key still appears, gets that one behind it. */
+    while (part->no == 0 && batch != NULL && atomic_load(&s->wrong) == 0 &&
+           atomic_load(&s->delivered) < (THREADS - 1) * EACH) {
+        struct daybook_hand_out set[8];
+        enum daybook_code codes[8];
+
+        if (daybook_journal_claim(s->world->journal, &c, WORLD_START_US, DAYBOOK_NO_DEADLINE, batch,
+                                  NULL) != DAYBOOK_OK) {
+            atomic_fetch_add(&s->wrong, 1);
+        }
+        for (size_t i = 0; i < batch->count; i++) {
+            set[i] = hand_out_of(&batch->deliveries[i]);
+            atomic_fetch_add(&s->wrong, set[i].position > last ? 0 : 1);
+            last = set[i].position;
+        }
+        if (batch->count > 0 &&
+            daybook_journal_ack(s->world->journal, "billing", set, batch->count, WORLD_START_US,
+                                DAYBOOK_NO_DEADLINE, codes, NULL) != DAYBOOK_OK) {
+            atomic_fetch_add(&s->wrong, 1);
+        }
+        atomic_fetch_add(&s->delivered, (unsigned)batch->count);
+    }
+    daybook_batch_free(batch);
+    return NULL;
+}
+
+static void test_C11_appends_of_one_key_at_once_come_in_order(struct contract_world *world)
+{
+    struct shared s;
+
+    start_shared(world, &s, 1000);
+    run_together(&s, append_or_claim_one_key);
+    assert_int_equal(s.accepted, (THREADS - 1) * EACH);
+    assert_true(figures(world, "billing").drained);
+}
+
 static struct contract_test tests[] = {
     TEST(test_P7_appends_that_race_for_the_last_free_places),
     TEST(test_A2_appends_of_one_id_at_once),
     TEST(test_C11_a_listing_misses_nothing_while_appends_are_in_flight),
+    TEST(test_C11_appends_of_one_key_at_once_come_in_order),
     TEST(test_C8_claimants_at_once_never_hold_one_key),
 };
 const struct contract_tests contract_shared_tests = TESTS_OF(tests);

@@ -452,6 +452,68 @@ static void test_K7_delivery_state_survives_the_process(struct contract_world *w
     assert_int_equal(world->batch->deliveries[1].attempt, 2);
 }
 
+static void lose_power(struct contract_world *world)
+{
+    world_reopen(world, CONTRACT_POWER);
+}
+
+static void test_K7_what_was_decided_survives_the_loss_of_power(struct contract_world *world)
+{
+    enrol(world, "billing");
+    lose_power(world);
+    assert_true(figures(world, "billing").registered);
+    put_many(world, "e", 4, NULL);
+    quarantine_next(world, "billing", "e1");
+    lose_power(world);
+    assert_int_equal(figures(world, "billing").quarantined, 1);
+    assert_code(DAYBOOK_OK, release(world, "billing", "e1"));
+    lose_power(world);
+    assert_int_equal(figures(world, "billing").quarantined, 0);
+    assert_code(DAYBOOK_OK, discard(world, "billing", "e2"));
+    lose_power(world);
+    assert_string_equal(retained(world, DAYBOOK_WHERE_ALL), "e1 e3 e4");
+    assert_int_equal(deliver_all(world, "billing"), 3);
+    assert_code(DAYBOOK_OK, rewind_consumer(world, "billing"));
+    lose_power(world);
+    assert_int_equal(figures(world, "billing").pending, 3);
+    assert_code(DAYBOOK_OK, retire(world, "billing", DAYBOOK_FORCE_YES));
+    lose_power(world);
+    assert_int_equal(journal_figures(world).consumers, 0);
+}
+
+static void test_K7_what_a_claim_condemns_survives_the_loss_of_power(struct contract_world *world)
+{
+    (void)put(world, "a", "k");
+    for (unsigned i = 0; i < 3; i++) {
+        (void)claim_one(world, "billing");
+        pass(world, LEASE_US);
+    }
+    assert_int_equal(claim(world, "billing", 9), 0);
+    lose_power(world);
+    assert_int_equal(figures(world, "billing").quarantined, 1);
+}
+
+/* The last 100 ms may go; that costs a redelivery, never an event. */
+static void test_K7_a_hand_out_that_is_lost_is_made_again(struct contract_world *world)
+{
+    struct daybook_delivery before;
+    struct daybook_delivery again;
+
+    enrol(world, "billing");
+    (void)put(world, "a", "k");
+    before = claim_one(world, "billing");
+    assert_code(DAYBOOK_OK, ack(world, "billing", &before));
+    lose_power(world);
+    again = claim_one(world, "billing");
+    assert_string_equal(ids(world), "a");
+    assert_true(again.token > before.token); /* C2 */
+    assert_code(DAYBOOK_OK, ack(world, "billing", &again));
+    pass(world, SECOND_US / 10);
+    lose_power(world);
+    assert_int_equal(claim(world, "billing", 9), 0);
+    assert_true(figures(world, "billing").drained);
+}
+
 /* ---- R1, X1 ------------------------------------------------------------------------------------------- */
 
 static void test_R1_a_refund_gives_the_attempt_back_once(struct contract_world *world)
@@ -744,6 +806,9 @@ static struct contract_test tests[] = {
     TEST(test_W5_a_damaged_or_newer_event_is_no_control),
     TEST(test_W5_a_batch_that_is_too_small_for_the_control_says_so),
     TEST(test_K7_delivery_state_survives_the_process),
+    TEST_ON_DISK(test_K7_what_was_decided_survives_the_loss_of_power),
+    TEST_ON_DISK(test_K7_what_a_claim_condemns_survives_the_loss_of_power),
+    TEST_ON_DISK(test_K7_a_hand_out_that_is_lost_is_made_again),
     TEST(test_R1_a_refund_gives_the_attempt_back_once),
     TEST(test_R1_the_lease_stays_as_back_off),
     TEST(test_R1_nothing_once_a_later_hand_out_was_made),

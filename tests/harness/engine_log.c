@@ -5,14 +5,12 @@
  */
 #include "harness/world.h"
 
-#include <dirent.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "engines/log/format.h"
 #include "engines/log/log.h"
+#include "harness/directory.h"
 
 #define DIRECTORY "/journal"
 #define SEGMENT_BYTES (4u * 1024 * 1024)
@@ -82,11 +80,7 @@ static enum daybook_code open_log_shared(struct contract_world *world,
 {
     struct daybook_log_options options = options_of(world, capacity);
 
-    const char *tmp = getenv("TMPDIR");
-
-    (void)snprintf(world->directory, sizeof world->directory, "%s/daybook-contract-XXXXXX",
-                   tmp != NULL ? tmp : "/tmp");
-    assert_non_null(mkdtemp(world->directory));
+    harness_directory_make(world->directory, sizeof world->directory);
     options.path = world->directory;
     options.threads = DAYBOOK_LOG_THREADED;
     return daybook_log_open(&options, &world->journal, err);
@@ -94,19 +88,7 @@ static enum daybook_code open_log_shared(struct contract_world *world,
 
 static void clean_log_shared(struct contract_world *world)
 {
-    DIR *dir = opendir(world->directory);
-    struct dirent *entry;
-    char path[512];
-
-    assert_non_null(dir);
-    while ((entry = readdir(dir)) != NULL) {
-        if (entry->d_name[0] != '.') {
-            (void)snprintf(path, sizeof path, "%s/%s", world->directory, entry->d_name);
-            assert_int_equal(unlink(path), 0);
-        }
-    }
-    assert_int_equal(closedir(dir), 0);
-    assert_int_equal(rmdir(world->directory), 0);
+    harness_directory_remove(world->directory);
 }
 
 static void tick_log(struct contract_world *world)

@@ -91,7 +91,7 @@ void world_free(struct contract_world *world);
 void world_restart_empty(struct contract_world *world, const struct daybook_capacity *capacity);
 /* The same with a journal that several threads may use at once. It is not reopened. */
 void world_restart_shared(struct contract_world *world, const struct daybook_capacity *capacity);
-/* The process ends and starts again. */
+/* The process ends and starts again; with CONTRACT_POWER of what was not synced nothing is left. */
 void world_reopen(struct contract_world *world, enum contract_end end);
 /* Time passes on every clock; the caller's clock jumps alone. */
 void pass(struct contract_world *world, int64_t us);

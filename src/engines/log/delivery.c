@@ -18,7 +18,8 @@ enum {
     READ_RETRY_US = 1000000, /* a key whose event could not be read is left alone this long */
     READ_GAP_MAX = 4096, /* bytes between two entries: to read on costs less than to read anew */
     READ_ALONG_MAX = 262144, /* bytes of one read of several entries */
-    PRUNE_STEP = 256         /* events pruned under one hold */
+    PRUNE_STEP = 256,        /* events pruned under one hold */
+    LET_OTHERS_US = 50       /* between two holds of something long */
 };
 
 /* ---- holding and waiting ----------------------------------------------------------------------- */
@@ -105,6 +106,13 @@ enum daybook_code dbk_stage_unlock_and_wait(struct dbk_log *log, enum dbk_wait_f
         return dbk_fail(err, code, "%s: the deadline came before the commit", log->path);
     }
     return DAYBOOK_OK;
+}
+
+void dbk_log_let_others(struct dbk_log *log)
+{
+    if (log->committer_started) {
+        log->os->sleep_us(log->os, LET_OTHERS_US);
+    }
 }
 
 void dbk_log_bump_changes(struct dbk_log *log)
@@ -768,6 +776,7 @@ enum daybook_code dbk_log_maintain(struct daybook_journal *j, int64_t now_us, in
         }
         dbk_stage_unlock(log);
         dbk_commit_kick(log);
+        dbk_log_let_others(log);
         if (deadline_us != DAYBOOK_NO_DEADLINE && dbk_log_mono(log) >= deadline_us) {
             code = dbk_fail(err, DAYBOOK_TIMED_OUT,
                             "%s: the deadline came before everything was pruned", log->path);

@@ -133,6 +133,7 @@ static bool relieve_bytes(struct dbk_log *log)
         }
         dbk_mutex_unlock(&log->stage_lock);
         dbk_mutex_unlock(&log->state_lock);
+        dbk_log_let_others(log);
     }
     if (done) {
         dbk_commit_kick(log);

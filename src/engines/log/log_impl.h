@@ -346,6 +346,9 @@ void dbk_stage_unlock(struct dbk_log *log);
 enum daybook_code dbk_stage_unlock_and_wait(struct dbk_log *log, enum dbk_wait_for level,
                                             int64_t deadline_us, struct daybook_error *err);
 void dbk_log_bump_changes(struct dbk_log *log);
+/* Between two holds of something long (P7): whoever waits for the locks gets them. They are not fair: a
+ * thread that takes them again at once can keep others out for as long as it goes on. No lock held. */
+void dbk_log_let_others(struct dbk_log *log);
 
 extern const struct dbk_engine_ops dbk_log_ops; /* log.c */
 enum daybook_code dbk_log_claim(struct daybook_journal *j, const struct daybook_claim *claim,
