@@ -15,6 +15,7 @@
 #include "base/error.h"
 
 #define CHECK_BUDGET_US 500000 /* a destination that answers at the start does so within it */
+#define CHECK_ALONE_BUDGET_US 5000000 /* where nobody waits for a start */
 #define NAMED_BYTES_MAX 160
 #define DROPS_LINE_US 60000000 /* between two lines about events that an advisory was not told of */
 
@@ -397,6 +398,27 @@ static int64_t monotonic_us(void)
     struct timespec t;
     (void)clock_gettime(CLOCK_MONOTONIC, &t);
     return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+void dbk_compose_check(const struct dbk_config *config,
+                       void (*each)(void *user, const struct dbk_config_consumer *consumer,
+                                    const struct dbk_config_sink *sink,
+                                    const struct daybook_error *err),
+                       void *user)
+{
+    for (size_t i = 0; i < config->consumer_count; i++) {
+        const struct dbk_config_consumer *consumer = &config->consumers[i];
+        for (size_t k = 0; k < consumer->sink_count; k++) {
+            struct daybook_sink *sink = NULL;
+            struct daybook_error err = {0};
+            err.code = open_sink(&consumer->sinks[k], &sink, &err);
+            if (err.code == DAYBOOK_OK) {
+                err.code = sink->ops->check(sink, monotonic_us() + CHECK_ALONE_BUDGET_US, &err);
+                sink->ops->close(sink);
+            }
+            each(user, consumer, &consumer->sinks[k], &err);
+        }
+    }
 }
 
 /* A destination that does not answer now may do so later: that is what the journal is for. */

@@ -96,6 +96,14 @@ enum daybook_code dbk_delivery_start(struct dbk_delivery *delivery, struct daybo
 size_t dbk_delivery_stop(struct dbk_delivery *delivery, uint32_t budget_ms,
                          struct dbk_delivery_report *ret_reports);
 
+/* Opens every destination of the configuration and asks whether it answers; nothing is sent. `each` is told
+ * of every one, `err->code` OK or what it said. */
+void dbk_compose_check(const struct dbk_config *config,
+                       void (*each)(void *user, const struct dbk_config_consumer *consumer,
+                                    const struct dbk_config_sink *sink,
+                                    const struct daybook_error *err),
+                       void *user);
+
 struct dbk_sink_status dbk_delivery_sink_status(struct dbk_delivery_sink *sink);
 struct dbk_sink_status dbk_delivery_advisory_status(struct dbk_delivery_advisory *advisory);
 

@@ -97,25 +97,16 @@ static void show_bar(struct append *a)
             (unsigned)(part * 100 / a->bytes_total), done);
 }
 
-/* What a file holds goes to a terminal: nothing in it may steer that. */
-static void print_plain(const char *text)
-{
-    for (; *text != '\0'; text++) {
-        bool control = (unsigned char)*text < 0x20 || *text == 0x7F;
-        (void)fputc(control ? '?' : *text, stderr);
-    }
-}
-
 static void tell_refusal(struct append *a, uint64_t number, const char *code, const char *message,
                          const char *request_id)
 {
     a->refused++;
     clear_bar(a);
     fprintf(stderr, "line %" PRIu64 ": %s: ", number, code);
-    print_plain(message);
+    cli_print_plain(stderr, message);
     if (request_id[0] != '\0') {
         fputs(" (request_id ", stderr);
-        print_plain(request_id);
+        cli_print_plain(stderr, request_id);
         fputc(')', stderr);
     }
     fputc('\n', stderr);
@@ -141,11 +132,6 @@ static struct line *nth_pending(struct append *a, size_t from, size_t to, uint64
     return NULL;
 }
 
-static bool is_true(struct daybook_bytes value)
-{
-    return value.len == 4 && memcmp(value.data, "true", 4) == 0;
-}
-
 /* Takes an answer that counts: refusals are told, what a repeat can mend stays pending. */
 static enum sent take_counts(struct append *a, size_t from, size_t to, struct daybook_bytes body)
 {
@@ -162,7 +148,7 @@ static enum sent take_counts(struct append *a, size_t from, size_t to, struct da
             if (line == NULL) {
                 continue;
             }
-            if (is_true(cli_member(item.value, "retry"))) {
+            if (cli_member_true(item.value, "retry")) {
                 again[again_count++] = line;
                 if (again_count == BATCH_LINES) {
                     break;
@@ -514,20 +500,12 @@ static enum cli_status connect_and_run(struct append *a, int fd, const char *url
     return status;
 }
 
-static enum cli_status run(int argc, char **argv)
+static enum cli_status run(const struct cli_args *args)
 {
-    const char *file = "-";
-    const char *url = NULL;
-    const char *data = NULL;
-    const char *config = NULL;
-    const struct cli_option options[] = {{"--url", NULL, &url, NULL},
-                                         {"--data", NULL, &data, NULL},
-                                         {"--config", "-c", &config, NULL},
-                                         {0}};
-    enum cli_status status = cli_options(&cli_append, argc, argv, options, &file, 1);
-    if (status != CLI_DONE) {
-        return status;
-    }
+    const char *file = args->operand_count > 0 ? cli_operand(args, 0) : "-";
+    const char *url = cli_value(args, "--url");
+    const char *data = cli_value(args, "--data");
+    const char *config = cli_value(args, "--config");
     if (data != NULL && url != NULL) {
         return cli_error(CLI_USAGE, "append: --data and --url exclude each other: give one");
     }
@@ -539,8 +517,8 @@ static enum cli_status run(int argc, char **argv)
         return cli_error(CLI_FAILED, "append: %s cannot be opened: %s", file, strerror(errno));
     }
     struct append *a = calloc(1, sizeof *a);
-    status = a != NULL ? connect_and_run(a, fd, url, data, config)
-                       : cli_error(CLI_FAILED, "append: no memory");
+    enum cli_status status = a != NULL ? connect_and_run(a, fd, url, data, config)
+                                       : cli_error(CLI_FAILED, "append: no memory");
     free(a);
     if (fd != STDIN_FILENO) {
         (void)close(fd);
@@ -549,15 +527,22 @@ static enum cli_status run(int argc, char **argv)
 }
 
 const struct cli_command cli_append = {
-    "append", "[FILE|-] [--url URL | --data DIR [-c FILE]]",
-    "appends events (NDJSON, one a line), in order, each durable before it is counted",
-    "Takes plain events, and what `daybook export` writes. Ends with counts; each refusal is told "
-    "with\n"
-    "its line number. Appending a file again is safe: what is there is counted as already "
-    "present.\n\n"
-    "  --url URL          the daemon; else DAYBOOK_URL, else http://127.0.0.1:8377\n"
-    "  --data DIR         straight into a data directory that no daemon holds\n"
-    "  -c, --config FILE  with --data: the journal's limits (the directory is DIR)\n\n"
-    "  daybook append events.ndjson\n"
-    "  daybook export --url http://old:8377 | daybook append - --data ./daybook-data\n",
-    run};
+    .name = "append",
+    .arguments = "[FILE|-] [--url URL | --data DIR [-c FILE]]",
+    .summary = "appends events (NDJSON, one a line), in order, each durable before it is counted",
+    .about =
+        "Takes plain events, and what `daybook export` writes. Ends with counts; each refusal is "
+        "told with\n"
+        "its line number. Appending a file again is safe: what is there is counted as already "
+        "present.\n"
+        "Exit status 3: some lines were refused, the others are stored.\n",
+    .examples = "  daybook append events.ndjson\n"
+                "  daybook export --url http://old:8377 | daybook append - --data ./daybook-data\n",
+    .choices = "FILE",
+    .operands_max = 1,
+    .flags = {CLI_URL_FLAG,
+              {"--data", NULL, "DIR", NULL, "straight into a data directory that no daemon holds"},
+              {"--config", "-c", "FILE", NULL,
+               "with --data: the journal's limits (the directory is DIR)"}},
+    .run = run,
+};

@@ -2,11 +2,14 @@
 /* The HTTP client of client.h, on libcurl. */
 #include "cli/client.h"
 
+#include <ctype.h>
 #include <curl/curl.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "json/json.h"
@@ -62,6 +65,7 @@ static size_t take_header(char *data, size_t size, size_t count, void *user)
     value = header_value(line, "Daybook-More:");
     if (value != NULL) {
         response->more = strncmp(value, "yes", 3) == 0;
+        response->listing = true;
     }
     return size * count;
 }
@@ -142,27 +146,38 @@ const char *cli_client_url(const struct cli_client *client)
     return client->shown;
 }
 
-enum daybook_code cli_client_request(struct cli_client *client, const char *path,
-                                     const struct daybook_bytes *body,
-                                     struct cli_response *response, struct daybook_error *err)
+/* Sets the method and the body of the next request; `body` NULL: none. */
+static void set_request(struct cli_client *client, const char *method, const char *body, size_t len,
+                        struct curl_slist *headers)
 {
-    char url[URL_BYTES_MAX + 256];
-    (void)snprintf(url, sizeof url, "%s%.255s", client->url, path);
+    bool post = strcmp(method, "POST") == 0;
+    (void)curl_easy_setopt(client->curl, CURLOPT_HTTPGET, 1L);
+    (void)curl_easy_setopt(client->curl, CURLOPT_CUSTOMREQUEST, NULL);
+    if (post) {
+        (void)curl_easy_setopt(client->curl, CURLOPT_POST, 1L);
+        (void)curl_easy_setopt(client->curl, CURLOPT_POSTFIELDS, body != NULL ? body : "");
+        (void)curl_easy_setopt(client->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)len);
+    } else if (strcmp(method, "GET") != 0) {
+        (void)curl_easy_setopt(client->curl, CURLOPT_CUSTOMREQUEST, method);
+    }
+    (void)curl_easy_setopt(client->curl, CURLOPT_HTTPHEADER, headers);
+}
+
+static enum daybook_code perform(struct cli_client *client, const char *path,
+                                 struct cli_response *response, struct daybook_error *err)
+{
+    struct dbk_text url = {0};
+    dbk_text_printf(&url, "%s%s", client->url, path);
+    if (url.failed) {
+        return dbk_fail(err, DAYBOOK_NO_MEMORY, "no memory for a request");
+    }
     dbk_text_release(&response->body);
     *response = (struct cli_response){0};
-    (void)curl_easy_setopt(client->curl, CURLOPT_URL, url);
+    (void)curl_easy_setopt(client->curl, CURLOPT_URL, url.data);
     (void)curl_easy_setopt(client->curl, CURLOPT_WRITEDATA, response);
     (void)curl_easy_setopt(client->curl, CURLOPT_HEADERDATA, response);
-    if (body != NULL) {
-        (void)curl_easy_setopt(client->curl, CURLOPT_POST, 1L);
-        (void)curl_easy_setopt(client->curl, CURLOPT_POSTFIELDS, body->data);
-        (void)curl_easy_setopt(client->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)body->len);
-        (void)curl_easy_setopt(client->curl, CURLOPT_HTTPHEADER, client->headers);
-    } else {
-        (void)curl_easy_setopt(client->curl, CURLOPT_HTTPGET, 1L);
-        (void)curl_easy_setopt(client->curl, CURLOPT_HTTPHEADER, NULL);
-    }
     CURLcode result = curl_easy_perform(client->curl);
+    dbk_text_release(&url);
     if (result == CURLE_COULDNT_CONNECT || result == CURLE_COULDNT_RESOLVE_HOST) {
         return dbk_fail(err, DAYBOOK_BUSY,
                         "no daemon answers at %s (%s): start one with `daybook serve`, or name "
@@ -177,6 +192,83 @@ enum daybook_code cli_client_request(struct cli_client *client, const char *path
     (void)curl_easy_getinfo(client->curl, CURLINFO_RESPONSE_CODE, &status);
     response->status = (unsigned)status;
     return DAYBOOK_OK;
+}
+
+enum daybook_code cli_client_request(struct cli_client *client, const char *path,
+                                     const struct daybook_bytes *body,
+                                     struct cli_response *response, struct daybook_error *err)
+{
+    if (body != NULL) {
+        set_request(client, "POST", body->data, body->len, client->headers);
+    } else {
+        set_request(client, "GET", NULL, 0, NULL);
+    }
+    return perform(client, path, response, err);
+}
+
+/* Who runs this command, as the system knows it. */
+static void write_operator(char *buf, size_t room)
+{
+    const struct passwd *user = getpwuid(geteuid());
+    if (user != NULL) {
+        (void)snprintf(buf, room, "Daybook-Operator: %s", user->pw_name);
+    } else {
+        (void)snprintf(buf, room, "Daybook-Operator: uid %u", (unsigned)geteuid());
+    }
+}
+
+enum daybook_code cli_client_send(struct cli_client *client, const char *method, const char *path,
+                                  const char *body, struct cli_response *response,
+                                  struct daybook_error *err)
+{
+    char who[200];
+    write_operator(who, sizeof who);
+    struct curl_slist *headers = curl_slist_append(NULL, who);
+    struct curl_slist *both =
+        headers != NULL ? curl_slist_append(headers, "Content-Type: application/json") : NULL;
+    enum daybook_code code = DAYBOOK_NO_MEMORY;
+    if (both == NULL) {
+        (void)dbk_fail(err, code, "no memory for a request");
+    } else {
+        set_request(client, method, body, body != NULL ? strlen(body) : 0, headers);
+        code = perform(client, path, response, err);
+    }
+    (void)curl_easy_setopt(client->curl, CURLOPT_HTTPHEADER, NULL);
+    curl_slist_free_all(headers);
+    return code;
+}
+
+enum cli_status cli_client_ask(struct cli_client *client, const char *command, const char *method,
+                               const char *path, const char *body, struct cli_response *response)
+{
+    struct daybook_error err = {0};
+    enum daybook_code code = cli_client_send(client, method, path, body, response, &err);
+    if (code != DAYBOOK_OK) {
+        return cli_error(cli_status_of(code), "%s: %s", command, err.message);
+    }
+    struct daybook_bytes answer = {response->body.data, response->body.len};
+    bool lines = response->listing; /* each is looked at by itself */
+    if (response->status == 200 &&
+        (lines || (answer.len > 0 && dbk_json_check_object(answer, NULL) == DAYBOOK_OK))) {
+        return CLI_DONE;
+    }
+    struct dbk_text problem = {0};
+    cli_response_problem(response, &problem);
+    (void)cli_error(CLI_FAILED, "%s: %s: %s", command, client->shown,
+                    problem.data != NULL ? problem.data : "no memory");
+    dbk_text_release(&problem);
+    return CLI_FAILED;
+}
+
+void cli_put_escaped(struct dbk_text *text, const char *s)
+{
+    for (; *s != '\0'; s++) {
+        if (isalnum((unsigned char)*s) || strchr("-._~", *s) != NULL) {
+            dbk_text_char(text, *s);
+        } else {
+            dbk_text_printf(text, "%%%02X", (unsigned)(unsigned char)*s);
+        }
+    }
 }
 
 void cli_response_problem(const struct cli_response *response, struct dbk_text *text)
@@ -217,6 +309,12 @@ const char *cli_member_text(struct daybook_bytes object, const char *name, char 
     }
     buf[len < room - 1 ? len : room - 1] = '\0';
     return buf;
+}
+
+bool cli_member_true(struct daybook_bytes object, const char *name)
+{
+    struct daybook_bytes value = cli_member(object, name);
+    return value.len == 4 && memcmp(value.data, "true", 4) == 0;
 }
 
 uint64_t cli_member_number(struct daybook_bytes object, const char *name)

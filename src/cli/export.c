@@ -51,33 +51,25 @@ static void print_page(const struct export *export, const struct dbk_text *page)
 static enum cli_status export_from_daemon(const struct export *export, const char *url)
 {
     struct cli_client *client = NULL;
-    struct cli_response response = {0};
+    struct cli_response response = {.more = true};
     struct daybook_error err = {0};
-    struct dbk_text problem = {0};
     uint64_t after = export->after;
     enum cli_status status = CLI_DONE;
     enum daybook_code code = cli_client_new(url, &client, &err);
-    bool more = true;
-    while (code == DAYBOOK_OK && status == CLI_DONE && more) {
+    if (code != DAYBOOK_OK) {
+        return cli_error(cli_status_of(code), "export: %s", err.message);
+    }
+    while (status == CLI_DONE && response.more) {
         char path[160];
         (void)snprintf(path, sizeof path, "/v1/events?after=%" PRIu64 "&limit=%u&where=%s", after,
                        PAGE_EVENTS, export->where_text);
-        code = cli_client_request(client, path, NULL, &response, &err);
-        if (code == DAYBOOK_OK && response.status != 200) {
-            cli_response_problem(&response, &problem);
-            status = cli_error(CLI_FAILED, "export: %s: %s", cli_client_url(client),
-                               problem.data != NULL ? problem.data : "no memory");
-        } else if (code == DAYBOOK_OK) {
+        status = cli_client_ask(client, "export", "GET", path, NULL, &response);
+        if (status == CLI_DONE) {
             print_page(export, &response.body);
             after = response.last_position;
-            more = response.more;
             status = ferror(stdout) ? cli_finish_output() : CLI_DONE;
         }
     }
-    if (code != DAYBOOK_OK) {
-        status = cli_error(cli_status_of(code), "export: %s", err.message);
-    }
-    dbk_text_release(&problem);
     dbk_text_release(&response.body);
     cli_client_free(client);
     return status == CLI_DONE ? cli_finish_output() : status;
@@ -140,22 +132,15 @@ static enum cli_status export_from_directory(const struct export *export, const 
     return status;
 }
 
-static enum cli_status run(int argc, char **argv)
+static enum cli_status run(const struct cli_args *args)
 {
-    const char *url = NULL;
-    const char *after = "0";
-    const char *data = NULL;
-    struct export export = {.where_text = "all"};
-    const struct cli_option options[] = {{"--url", NULL, &url, NULL},
-                                         {"--after", NULL, &after, NULL},
-                                         {"--where", NULL, &export.where_text, NULL},
-                                         {"--records", NULL, NULL, &export.records},
-                                         {"--data", NULL, &data, NULL},
-                                         {0}};
-    enum cli_status status = cli_options(&cli_export, argc, argv, options, NULL, 0);
-    if (status != CLI_DONE) {
-        return status;
-    }
+    const char *url = cli_value(args, "--url");
+    const char *data = cli_value(args, "--data");
+    const char *after = cli_given(args, "--after") ? cli_value(args, "--after") : "0";
+    struct export export = {
+        .where_text = cli_given(args, "--where") ? cli_value(args, "--where") : "all",
+        .records = cli_given(args, "--records"),
+    };
     if (!cli_number(after, &export.after)) {
         return cli_error(CLI_USAGE, "export: --after \"%s\" is no position: write digits alone",
                          after);
@@ -171,13 +156,18 @@ static enum cli_status run(int argc, char **argv)
 }
 
 const struct cli_command cli_export = {
-    "export", "[--after POSITION] [--where WHICH] [--records] [--url URL | --data DIR]",
-    "writes retained events as NDJSON, in order",
-    "  --after POSITION  begin behind it (0: at the oldest)\n"
-    "  --where WHICH     all (default); pending: some consumer does not have it yet; quarantined\n"
-    "  --records         the records alone, as they were sent\n"
-    "  --url URL         the daemon; else DAYBOOK_URL, else http://127.0.0.1:8377\n"
-    "  --data DIR        a data directory, read without a daemon (stop it first)\n\n"
-    "  daybook export > events.ndjson\n"
-    "  daybook export --data ./daybook-data --records | wc -l\n",
-    run};
+    .name = "export",
+    .arguments = "[--after POSITION] [--where WHICH] [--records] [--url URL | --data DIR]",
+    .summary = "writes retained events as NDJSON, in order",
+    .about = "",
+    .examples = "  daybook export > events.ndjson\n"
+                "  daybook export --data ./daybook-data --records | wc -l\n",
+    .flags = {{"--after", NULL, "POSITION", NULL, "begin behind it (0: at the oldest)"},
+              {"--where", NULL, "WHICH", "all pending quarantined",
+               "all (default); pending: some consumer does not have it yet; quarantined"},
+              {"--records", NULL, NULL, NULL, "the records alone, as they were sent"},
+              CLI_URL_FLAG,
+              {"--data", NULL, "DIR", NULL,
+               "a data directory, read without a daemon (stop it first)"}},
+    .run = run,
+};

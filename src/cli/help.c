@@ -5,12 +5,14 @@
 #include "app/config.h"
 #include "cli/cli.h"
 
+#define COLUMN 22
+
 static void print_overview(void)
 {
     printf("daybook %s: the durable usage journal\n\nusage: daybook COMMAND ...\n\n",
            daybook_version());
     for (size_t i = 0; cli_commands[i] != NULL; i++) {
-        printf("  %-8s %s\n", cli_commands[i]->name, cli_commands[i]->summary);
+        printf("  %-11s %s\n", cli_commands[i]->name, cli_commands[i]->summary);
     }
     fputs("\n`daybook help COMMAND` shows its options and examples; `daybook --version` the "
           "version.\n\nCommands that need a running daemon find it by --url, DAYBOOK_URL, or "
@@ -19,16 +21,36 @@ static void print_overview(void)
           stdout);
 }
 
-static enum cli_status run(int argc, char **argv)
+static void print_flag(const struct cli_flag *flag)
 {
-    const char *name = NULL;
-    bool configuration = false;
-    const struct cli_option options[] = {{"--configuration", NULL, NULL, &configuration}, {0}};
-    enum cli_status status = cli_options(&cli_help, argc, argv, options, &name, 1);
-    if (status != CLI_DONE) {
-        return status;
+    int used = printf("  %s%s%s%s%s", flag->brief != NULL ? flag->brief : "",
+                      flag->brief != NULL ? ", " : "", flag->name, flag->value != NULL ? " " : "",
+                      flag->value != NULL ? flag->value : "");
+    const char *line = flag->help;
+    while (line != NULL) {
+        const char *end = strchr(line, '\n');
+        int len = end != NULL ? (int)(end - line) : (int)strlen(line);
+        printf("%*s%.*s\n", used < COLUMN ? COLUMN - used : 1, "", len, line);
+        line = end != NULL ? end + 1 : NULL;
+        used = 0;
     }
-    if (configuration) {
+}
+
+static void print_command(const struct cli_command *command)
+{
+    printf("usage: daybook %s %s\n\n%s.\n%s%s", command->name, command->arguments, command->summary,
+           command->about[0] != '\0' ? "\n" : "", command->about);
+    for (size_t i = 0; i < CLI_FLAGS_MAX && command->flags[i].name != NULL; i++) {
+        fputs(i == 0 ? "\noptions\n" : "", stdout);
+        print_flag(&command->flags[i]);
+    }
+    printf("\nexamples\n%s", command->examples);
+}
+
+static enum cli_status run(const struct cli_args *args)
+{
+    const char *name = cli_operand(args, 0);
+    if (cli_given(args, "--configuration")) {
         dbk_config_write_docs(stdout);
     } else if (name == NULL) {
         print_overview();
@@ -37,14 +59,20 @@ static enum cli_status run(int argc, char **argv)
         if (command == NULL) {
             return cli_error(CLI_USAGE, "no command \"%s\": daybook help lists them", name);
         }
-        printf("usage: daybook %s %s\n\n%s.\n\n%s", command->name, command->arguments,
-               command->summary, command->help);
+        print_command(command);
     }
     return cli_finish_output();
 }
 
 const struct cli_command cli_help = {
-    "help", "[COMMAND]", "shows the commands, or one of them with examples",
-    "  --configuration  the page docs/configuration.md, from the table of keys itself\n\n"
-    "  daybook help append\n",
-    run};
+    .name = "help",
+    .arguments = "[COMMAND]",
+    .summary = "shows the commands, or one of them with examples",
+    .about = "",
+    .examples = "  daybook help append\n",
+    .choices = "COMMAND",
+    .operands_max = 1,
+    .flags = {{"--configuration", NULL, NULL, NULL,
+               "the page docs/configuration.md, from the table of keys itself"}},
+    .run = run,
+};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The command `daybook`: finds the command that is named and runs it. What commands share is here too.
+ * The command `daybook`: finds the command that is named, takes its command line apart and runs it. What
+ * commands share is here too.
  */
 #include "cli/cli.h"
 
@@ -10,8 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct cli_command *const cli_commands[] = {&cli_serve,  &cli_append, &cli_stats, &cli_export,
-                                                  &cli_verify, &cli_help,   NULL};
+#include "base/assert.h"
+
+const struct cli_command *const cli_commands[] = {
+    &cli_serve,      &cli_append, &cli_stats,  &cli_consumers, &cli_quarantine,
+    &cli_operations, &cli_export, &cli_verify, &cli_check,     &cli_mint,
+    &cli_completion, &cli_help,   NULL};
 
 const struct cli_command *cli_find(const char *name)
 {
@@ -63,16 +68,52 @@ bool cli_number(const char *text, uint64_t *ret)
     return true;
 }
 
-/* Whether `arg` is this option; *ret_value is what stands behind an `=`, else NULL. */
-static bool option_matches(const struct cli_option *option, const char *arg, const char **ret_value)
+void cli_print_plain(FILE *to, const char *text)
 {
-    size_t len = strlen(option->name);
+    for (; *text != '\0'; text++) {
+        bool control = (unsigned char)*text < 0x20 || *text == 0x7F;
+        (void)fputc(control ? '?' : *text, to);
+    }
+}
+
+/* ---- command lines --------------------------------------------------------------------------- */
+
+static size_t row_of(const struct cli_command *command, const char *name)
+{
+    for (size_t i = 0; i < CLI_FLAGS_MAX; i++) {
+        if (command->flags[i].name != NULL && strcmp(command->flags[i].name, name) == 0) {
+            return i;
+        }
+    }
+    dbk_assert(false); /* a command asks for an option that is not in its table */
+    return 0;
+}
+
+const char *cli_value(const struct cli_args *args, const char *name)
+{
+    return args->values[row_of(args->command, name)];
+}
+
+bool cli_given(const struct cli_args *args, const char *name)
+{
+    return cli_value(args, name) != NULL;
+}
+
+const char *cli_operand(const struct cli_args *args, size_t i)
+{
+    return i < args->operand_count ? args->operands[i] : NULL;
+}
+
+/* Whether `arg` is this option; *ret_value is what stands behind an `=`, else NULL. */
+static bool flag_matches(const struct cli_flag *flag, const char *arg, const char **ret_value)
+{
+    size_t len = strlen(flag->name);
     *ret_value = NULL;
-    if (strncmp(arg, option->name, len) == 0 && (arg[len] == '\0' || arg[len] == '=')) {
+    if (strncmp(arg, flag->name, len) == 0 && (arg[len] == '\0' || arg[len] == '=')) {
         *ret_value = arg[len] == '=' ? arg + len + 1 : NULL;
         return true;
     }
-    return option->brief != NULL && strcmp(arg, option->brief) == 0;
+    return flag->brief != NULL && strcmp(arg, flag->brief) == 0;
 }
 
 static enum cli_status usage_error(const struct cli_command *command, const char *what,
@@ -82,43 +123,47 @@ static enum cli_status usage_error(const struct cli_command *command, const char
                      command->name);
 }
 
-static enum cli_status take_option(const struct cli_command *command, int argc, char **argv, int *i,
-                                   const struct cli_option *options)
+static enum cli_status take_flag(struct cli_args *args, int argc, char **argv, int *i)
 {
+    const struct cli_command *command = args->command;
     const char *value = NULL;
-    for (const struct cli_option *o = options; o->name != NULL; o++) {
-        if (!option_matches(o, argv[*i], &value)) {
+    for (size_t row = 0; row < CLI_FLAGS_MAX && command->flags[row].name != NULL; row++) {
+        const struct cli_flag *flag = &command->flags[row];
+        if (!flag_matches(flag, argv[*i], &value)) {
             continue;
         }
-        if (o->flag != NULL) {
-            *o->flag = true;
-            return value == NULL ? CLI_DONE : usage_error(command, "no value belongs to", o->name);
+        if (flag->value == NULL) {
+            args->values[row] = flag->name;
+            return value == NULL ? CLI_DONE
+                                 : usage_error(command, "no value belongs to", flag->name);
         }
         if (value == NULL && *i + 1 < argc) {
             value = argv[++*i];
         }
-        *o->value = value;
-        return value != NULL ? CLI_DONE : usage_error(command, "a value is missing after", o->name);
+        args->values[row] = value;
+        return value != NULL ? CLI_DONE
+                             : usage_error(command, "a value is missing after", flag->name);
     }
     return usage_error(command, "unknown option", argv[*i]);
 }
 
-enum cli_status cli_options(const struct cli_command *command, int argc, char **argv,
-                            const struct cli_option *options, const char **operands,
-                            size_t operands_max)
+/* Takes options and operands out of argv[1...]; the operands are moved to its front. Anything that does not
+ * belong there is an error, told on stderr with the mend. Returns CLI_DONE or CLI_USAGE. */
+static enum cli_status take_apart(const struct cli_command *command, int argc, char **argv,
+                                  struct cli_args *ret)
 {
-    size_t count = 0;
     bool only_operands = false;
+    *ret = (struct cli_args){.command = command, .operands = argv};
     for (int i = 1; i < argc; i++) {
         if (!only_operands && strcmp(argv[i], "--") == 0) {
             only_operands = true;
         } else if (!only_operands && argv[i][0] == '-' && argv[i][1] != '\0') {
-            enum cli_status status = take_option(command, argc, argv, &i, options);
+            enum cli_status status = take_flag(ret, argc, argv, &i);
             if (status != CLI_DONE) {
                 return status;
             }
-        } else if (count < operands_max) {
-            operands[count++] = argv[i];
+        } else if (ret->operand_count < command->operands_max) {
+            ret->operands[ret->operand_count++] = argv[i];
         } else {
             return usage_error(command, "one argument too many:", argv[i]);
         }
@@ -126,12 +171,19 @@ enum cli_status cli_options(const struct cli_command *command, int argc, char **
     return CLI_DONE;
 }
 
+static enum cli_status run_command(const struct cli_command *command, int argc, char **argv)
+{
+    struct cli_args args;
+    enum cli_status status = take_apart(command, argc, argv, &args);
+    return status == CLI_DONE ? command->run(&args) : status;
+}
+
 int main(int argc, char **argv)
 {
     /* A reader of our output that goes away is told by the write, not by a signal. */
     (void)signal(SIGPIPE, SIG_IGN);
     if (argc < 2) {
-        (void)cli_help.run(1, argv);
+        (void)run_command(&cli_help, 1, argv);
         return CLI_USAGE;
     }
     const char *name = argv[1];
@@ -149,8 +201,8 @@ int main(int argc, char **argv)
     for (int i = 2; i < argc && strcmp(argv[i], "--") != 0; i++) {
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
             char *help[] = {argv[0], argv[1], NULL};
-            return (int)cli_help.run(2, help);
+            return (int)run_command(&cli_help, 2, help);
         }
     }
-    return (int)command->run(argc - 1, argv + 1);
+    return (int)run_command(command, argc - 1, argv + 1);
 }

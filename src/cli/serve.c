@@ -6,17 +6,12 @@
 #include "cli/cli.h"
 #include "daemon/daemon.h"
 
-static enum cli_status run(int argc, char **argv)
+static enum cli_status run(const struct cli_args *args)
 {
-    const char *path = NULL;
-    const struct cli_option options[] = {{"--config", "-c", &path, NULL}, {0}};
-    enum cli_status status = cli_options(&cli_serve, argc, argv, options, NULL, 0);
-    if (status != CLI_DONE) {
-        return status;
-    }
+    enum cli_status status = CLI_DONE;
     struct dbk_config *config = NULL;
     struct daybook_error err = {0};
-    enum daybook_code code = dbk_config_load(path, &config, &err);
+    enum daybook_code code = dbk_config_load(cli_value(args, "--config"), &config, &err);
     if (code != DAYBOOK_OK) {
         return cli_error(CLI_USAGE, "%s", err.message);
     }
@@ -35,13 +30,17 @@ static enum cli_status run(int argc, char **argv)
 }
 
 const struct cli_command cli_serve = {
-    "serve", "[-c FILE]", "runs the daemon",
-    "  -c, --config FILE  the configuration (YAML); docs/configuration.md lists every key.\n"
-    "                     Without one: data in ./daybook-data, http://127.0.0.1:8377, and one\n"
-    "                     consumer `billing` that delivers into ./daybook-data/usage.db\n\n"
-    "SIGTERM stops it within shutdown.drain_grace + deadline + flush_timeout; what is not "
-    "delivered\n"
-    "by then is durable and is delivered by the next start.\n\n"
-    "  daybook serve\n"
-    "  daybook serve -c /etc/daybook.yaml\n",
-    run};
+    .name = "serve",
+    .arguments = "[-c FILE]",
+    .summary = "runs the daemon",
+    .about = "SIGTERM stops it within shutdown.drain_grace + deadline + flush_timeout; what is not "
+             "delivered\n"
+             "by then is durable and is delivered by the next start.\n",
+    .examples = "  daybook serve\n"
+                "  daybook serve -c /etc/daybook.yaml\n",
+    .flags = {{"--config", "-c", "FILE", NULL,
+               "the configuration (YAML); docs/configuration.md lists every key.\n"
+               "Without one: data in ./daybook-data, http://127.0.0.1:8377, and one\n"
+               "consumer `billing` that delivers into ./daybook-data/usage.db"}},
+    .run = run,
+};

@@ -60,8 +60,7 @@ static void print_destinations(struct daybook_bytes destinations)
         char name[TEXT_BYTES];
         char kind[TEXT_BYTES];
         char reason[TEXT_BYTES];
-        struct daybook_bytes up = cli_member(item.value, "up");
-        bool answers = up.len == 4 && memcmp(up.data, "true", 4) == 0;
+        bool answers = cli_member_true(item.value, "up");
         (void)cli_member_text(item.value, "reason", reason, sizeof reason);
         printf("  %-20s %s %s%s%s\n", cli_member_text(item.value, "name", name, sizeof name),
                cli_member_text(item.value, "kind", kind, sizeof kind), answers ? "up" : "DOWN",
@@ -82,8 +81,7 @@ static void print_consumers(struct daybook_bytes consumers)
         char name[TEXT_BYTES];
         struct daybook_bytes age = cli_member(item.value, "oldest_unresolved_age_seconds");
         bool has_age = age.len > 0 && age.data[0] != 'n';
-        struct daybook_bytes running = cli_member(item.value, "running");
-        bool runs = running.len == 4 && memcmp(running.data, "true", 4) == 0;
+        bool runs = cli_member_true(item.value, "running");
         printf("%-22s %10" PRIu64 " %10" PRIu64 " %12" PRIu64 " %14.*s%s\n",
                cli_member_text(item.value, "name", name, sizeof name),
                cli_member_number(item.value, "pending"), cli_member_number(item.value, "in_flight"),
@@ -93,38 +91,52 @@ static void print_consumers(struct daybook_bytes consumers)
     }
 }
 
-static enum cli_status print_stats(const struct cli_client *client,
-                                   const struct cli_response *response, bool json)
+/* What a person should not overlook. */
+static void print_warnings(struct daybook_bytes body)
 {
-    struct daybook_bytes body = {response->body.data, response->body.len};
-    if (response->status != 200 || body.len == 0 ||
-        dbk_json_check_object(body, NULL) != DAYBOOK_OK) {
-        struct dbk_text problem = {0};
-        cli_response_problem(response, &problem);
-        enum cli_status status = cli_error(CLI_FAILED, "stats: %s: %s", cli_client_url(client),
-                                           problem.data != NULL ? problem.data : "no memory");
-        dbk_text_release(&problem);
-        return status;
+    struct dbk_json_walk walk;
+    struct dbk_json_item item;
+    char name[TEXT_BYTES];
+    uint64_t damaged = cli_member_number(cli_member(body, "journal"), "undeliverable_events");
+    if (damaged > 0) {
+        printf("\nwarning: %" PRIu64 " events are damaged on the disk: see daybook verify\n",
+               damaged);
     }
-    if (json) {
-        (void)fwrite(body.data, 1, body.len, stdout);
-    } else {
-        print_journal(cli_member(body, "journal"));
-        print_consumers(cli_member(body, "consumers"));
+    if (!dbk_json_walk_init(&walk, cli_member(body, "consumers"))) {
+        return;
     }
-    return cli_finish_output();
+    while (dbk_json_walk_next(&walk, &item)) {
+        (void)cli_member_text(item.value, "name", name, sizeof name);
+        uint64_t held = cli_member_number(item.value, "held_events");
+        uint64_t newer = cli_member_number(item.value, "newer_version");
+        if (!cli_member_true(item.value, "running") && cli_member_true(item.value, "registered") &&
+            held > 0) {
+            printf("\nwarning: this daemon does not run %s, and %" PRIu64
+                   " events are kept for it: run it, or `daybook consumers retire %s`\n",
+                   name, held, name);
+        }
+        if (newer > 0) {
+            printf("\nwarning: %" PRIu64
+                   " events of %s were stored by a newer version and wait for it\n",
+                   newer, name);
+        }
+    }
 }
 
 static enum cli_status show_once(struct cli_client *client, bool json)
 {
     struct cli_response response = {0};
-    struct daybook_error err = {0};
-    enum daybook_code code = cli_client_request(client, "/v1/stats", NULL, &response, &err);
-    enum cli_status status = code == DAYBOOK_OK
-                                 ? print_stats(client, &response, json)
-                                 : cli_error(cli_status_of(code), "stats: %s", err.message);
+    enum cli_status status = cli_client_ask(client, "stats", "GET", "/v1/stats", NULL, &response);
+    struct daybook_bytes body = {response.body.data, response.body.len};
+    if (status == CLI_DONE && json) {
+        (void)fwrite(body.data, 1, body.len, stdout);
+    } else if (status == CLI_DONE) {
+        print_journal(cli_member(body, "journal"));
+        print_consumers(cli_member(body, "consumers"));
+        print_warnings(body);
+    }
     dbk_text_release(&response.body);
-    return status;
+    return status == CLI_DONE ? cli_finish_output() : status;
 }
 
 /* Every second until it fails or is interrupted; on a terminal in place. */
@@ -143,35 +155,31 @@ static enum cli_status watch(struct cli_client *client, bool json)
     return status;
 }
 
-static enum cli_status run(int argc, char **argv)
+static enum cli_status run(const struct cli_args *args)
 {
-    const char *url = NULL;
-    bool json = false;
-    bool again = false;
-    const struct cli_option options[] = {{"--url", NULL, &url, NULL},
-                                         {"--json", NULL, NULL, &json},
-                                         {"--watch", NULL, NULL, &again},
-                                         {0}};
-    enum cli_status status = cli_options(&cli_stats, argc, argv, options, NULL, 0);
-    if (status != CLI_DONE) {
-        return status;
-    }
+    bool json = cli_given(args, "--json");
     struct cli_client *client = NULL;
     struct daybook_error err = {0};
-    enum daybook_code code = cli_client_new(url, &client, &err);
+    enum daybook_code code = cli_client_new(cli_value(args, "--url"), &client, &err);
     if (code != DAYBOOK_OK) {
         return cli_error(cli_status_of(code), "stats: %s", err.message);
     }
-    status = again ? watch(client, json) : show_once(client, json);
+    enum cli_status status =
+        cli_given(args, "--watch") ? watch(client, json) : show_once(client, json);
     cli_client_free(client);
     return status;
 }
 
 const struct cli_command cli_stats = {
-    "stats", "[--json] [--watch] [--url URL]", "shows the journal and every consumer",
-    "  --json     the answer of GET /v1/stats as it is\n"
-    "  --watch    every second, until interrupted\n"
-    "  --url URL  the daemon; else DAYBOOK_URL, else http://127.0.0.1:8377\n\n"
-    "  daybook stats\n"
-    "  daybook stats --json | jq .consumers\n",
-    run};
+    .name = "stats",
+    .arguments = "[--json] [--watch] [--url URL]",
+    .summary = "shows the journal and every consumer",
+    .about = "",
+    .examples = "  daybook stats\n"
+                "  daybook stats --json | jq .consumers\n"
+                "  daybook stats --watch\n",
+    .flags = {CLI_JSON_FLAG("the answer of GET /v1/stats as it is"),
+              {"--watch", NULL, NULL, NULL, "every second, until interrupted"},
+              CLI_URL_FLAG},
+    .run = run,
+};

@@ -18,14 +18,9 @@ static void print_finding(void *user, const struct daybook_log_finding *finding)
     }
 }
 
-static enum cli_status run(int argc, char **argv)
+static enum cli_status run(const struct cli_args *args)
 {
-    const char *path = NULL;
-    const struct cli_option options[] = {{0}};
-    enum cli_status status = cli_options(&cli_verify, argc, argv, options, &path, 1);
-    if (status != CLI_DONE) {
-        return status;
-    }
+    const char *path = cli_operand(args, 0);
     if (path == NULL) {
         return cli_error(CLI_USAGE, "verify: which directory? write daybook verify DIR");
     }
@@ -38,7 +33,7 @@ static enum cli_status run(int argc, char **argv)
                path, report.segments, report.groups, report.frames, report.events, report.bytes,
                report.damaged);
     }
-    status = cli_finish_output();
+    enum cli_status status = cli_finish_output();
     if (code != DAYBOOK_OK) {
         return cli_error(CLI_FAILED, "verify %s: %s: %s", path, daybook_code_name(code),
                          err.message);
@@ -47,9 +42,15 @@ static enum cli_status run(int argc, char **argv)
 }
 
 const struct cli_command cli_verify = {
-    "verify", "DIR", "checks every byte of a data directory",
-    "Reads only, takes no lock. Stop the daemon first: a journal that is being written is not "
-    "whole\n"
-    "at every moment. Exit status 0: nothing is damaged; 1: something is, or it cannot be read.\n\n"
-    "  daybook verify ./daybook-data\n",
-    run};
+    .name = "verify",
+    .arguments = "DIR",
+    .summary = "checks every byte of a data directory",
+    .about = "Reads only, takes no lock. Stop the daemon first: a journal that is being written is "
+             "not whole\n"
+             "at every moment. Exit status 0: nothing is damaged; 1: something is, or it cannot be "
+             "read.\n",
+    .examples = "  daybook verify ./daybook-data\n",
+    .choices = "DIR",
+    .operands_max = 1,
+    .run = run,
+};
