@@ -133,7 +133,14 @@ DAYBOOK_API void daybook_workers_drain(struct daybook_worker *const *workers, si
                                        uint32_t budget_ms,
                                        struct daybook_drain_report *ret_reports);
 
-/** Releases a worker that was drained or never started, and closes its destinations. One that was
+/** Stops workers at once and waits for none of them (T3): writes are cut off, nothing more is claimed. Each report
+ * claims nothing: `unwaited` is yes, all else unknown or no. What a worker still has in hand it settles if that
+ * comes back before `daybook_worker_free`; else its leases end by their time.
+ * @param ret_reports `count` entries, each written. Threads: owner. */
+DAYBOOK_API void daybook_workers_abandon(struct daybook_worker *const *workers, size_t count,
+                                         struct daybook_drain_report *ret_reports);
+
+/** Releases a worker that was drained, abandoned or never started, and closes its destinations. One that was
  * abandoned inside a write is released by its own thread when that returns (T7); one that is inside
  * an operation of the journal is waited for, which its deadline ends. Afterwards the journal may be
  * closed. NULL is accepted. Threads: owner. */

@@ -315,3 +315,14 @@ void daybook_workers_drain(struct daybook_worker *const *workers, size_t count, 
         ret_reports[i] = dbk_worker_report(workers[i]);
     }
 }
+
+void daybook_workers_abandon(struct daybook_worker *const *workers, size_t count,
+                             struct daybook_drain_report *ret_reports)
+{
+    for (size_t i = 0; i < count; i++) {
+        dbk_worker_stop(workers[i], dbk_worker_mono_us(workers[i]));
+        interrupt_sinks(workers[i]);
+        dbk_advisories_set(workers[i], DBK_ADVISORY_CUT);
+        ret_reports[i] = (struct daybook_drain_report){.unwaited = true};
+    }
+}
