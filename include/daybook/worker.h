@@ -27,7 +27,11 @@ struct daybook_worker_options {
     uint32_t write_timeout_ms;     /**< default 10,000; at most a third of the lease */
     uint32_t poll_interval_ms;     /**< default 250 */
     uint32_t maintain_interval_ms; /**< default 60,000 */
-    uint32_t hand_outs_max;        /**< default: the journal's delivery_attempts_max */
+    uint32_t hand_outs_max;        /**< C6; default: the journal's delivery_attempts_max, which also
+                                        says when an event that is refused on its own account is
+                                        quarantined as REJECTED (W6) */
+    uint32_t reject_brake; /**< W6b: so many different events refused in a row, and nothing more
+                                        is condemned; default 100 */
     struct daybook_start start;
     struct daybook_sink *const *sinks; /**< taken by `daybook_worker_new` when it succeeds: closed
                                             once no write can be in them any more */
@@ -56,16 +60,20 @@ struct daybook_worker_options {
 
 /** What a worker tells its `notify`. */
 enum daybook_worker_event_kind {
-    DAYBOOK_WORKER_CLAIM_FAILED,     /**< code, message */
-    DAYBOOK_WORKER_REDELIVERED,      /**< count */
-    DAYBOOK_WORKER_WRITE,            /**< sink, outcome, count rows, duration; message: what the
+    DAYBOOK_WORKER_CLAIM_FAILED, /**< code, message */
+    DAYBOOK_WORKER_REDELIVERED,  /**< count */
+    DAYBOOK_WORKER_WRITE,        /**< sink, outcome, count rows, duration; message: what the
                                           destination said where it did not accept */
-    DAYBOOK_WORKER_LANDED,           /**< sink, count: rows of a pass that this sink has taken */
+    DAYBOOK_WORKER_CONTROL, /**< sink, outcome, duration, message: a control was written (W5) */
+    DAYBOOK_WORKER_LANDED,  /**< sink, count: rows of a pass that this sink has taken */
     DAYBOOK_WORKER_ACKNOWLEDGED,     /**< count */
     DAYBOOK_WORKER_ADVISED,          /**< sink, outcome, count and missed rows, duration, message: a
                                           write to an advisory destination */
     DAYBOOK_WORKER_ADVISORY_DROPPED, /**< sink, count: rows that its queue had no room or no time for */
     DAYBOOK_WORKER_FAILED,           /**< count: claimed events of a pass that did not land */
+    DAYBOOK_WORKER_QUARANTINED,      /**< sink, count 1, message: set aside as REJECTED (W6) */
+    DAYBOOK_WORKER_BRAKED,           /**< sink, count: refused in a row; message: why (W6b) */
+    DAYBOOK_WORKER_BRAKE_LIFTED,     /**< sink */
     DAYBOOK_WORKER_SETTLE_FAILED,    /**< code, message */
     DAYBOOK_WORKER_DESTINATION_UP,   /**< sink */
     DAYBOOK_WORKER_DESTINATION_DOWN, /**< sink, message */
@@ -122,6 +130,33 @@ DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_worker_new(
  * Durable: with OK the consumer is registered. Threads: owner. */
 DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_worker_start(struct daybook_worker *worker,
                                                                       struct daybook_error *err);
+
+/** How one destination of a worker stands. */
+struct daybook_worker_sink_stats {
+    bool away;                 /**< its last pass ended as an outage, told or found */
+    bool braked;               /**< W6b: it refuses whatever is new; nothing is condemned */
+    uint32_t refused_in_a_row; /**< different events, on their own account, since it accepted one */
+    char reason[512];          /**< why it is away or braked, in its own words; else empty */
+};
+
+/** What a worker has done, as of the end of its last pass. */
+struct daybook_worker_stats {
+    uint64_t delivered;   /**< events acknowledged */
+    uint64_t failed;      /**< passes in which some claimed event did not land */
+    uint64_t quarantined; /**< events set aside as REJECTED */
+    uint64_t controls;    /**< control writes (W5) */
+    uint64_t held;        /**< events kept leased while an outage lasts or is in doubt (W5b) */
+    size_t sink_count;
+    struct daybook_worker_sink_stats sinks[DAYBOOK_WORKER_SINKS_MAX];
+};
+
+/** Reads them; waits for nothing. Threads: any, until `daybook_worker_free`. */
+DAYBOOK_API void daybook_worker_stats(struct daybook_worker *worker,
+                                      struct daybook_worker_stats *ret_stats);
+
+/** Lets every brake of the worker go (W6b) and ends its quiet: the next refusals count from none.
+ * Threads: any, until `daybook_worker_free`. */
+DAYBOOK_API void daybook_worker_lift_brakes(struct daybook_worker *worker);
 
 /** Stops workers side by side within one budget (T1, T2, T8); costs its caller at most budget + 1 s.
  * One that has not reported by then is abandoned: it may still be inside a write, and touches nothing

@@ -70,8 +70,9 @@ static void test_metrics_page(void **state)
     dbk_histogram_add(&appends.append_us, 0);
     dbk_histogram_add(&appends.append_us, 100);
     dbk_histogram_add(&appends.append_us, UINT64_MAX);
-    struct dbk_consumer_counters counters = {.acknowledged = 4, .failed = 1, .redelivered = 2};
-    struct dbk_sink_counters sink = {.records_written = 4};
+    struct dbk_consumer_counters counters = {
+        .acknowledged = 4, .failed = 1, .redelivered = 2, .rejected = 6};
+    struct dbk_sink_counters sink = {.records_written = 4, .writes = {[DBK_WRITE_CONTROL] = 5}};
     dbk_histogram_add(&sink.write_us, 250000);
     struct dbk_metrics_consumer consumer = {
         .stats = {.name = "billing",
@@ -81,7 +82,7 @@ static void test_metrics_page(void **state)
                   .oldest_pending_age_us = -1,
                   .oldest_unresolved_age_us = 2500000},
         .counters = &counters,
-        .sinks = {{.name = "ledger", .up = true, .counters = &sink}},
+        .sinks = {{.name = "ledger", .up = true, .braked = true, .counters = &sink}},
         .sink_count = 1,
     };
     struct dbk_metrics_page page = {&journal, &appends, 3, &consumer, 1};
@@ -126,6 +127,10 @@ static void test_metrics_page(void **state)
         "\ndaybook_deliveries_total{journal=\"main\",consumer=\"billing\",outcome=\"redelivered\"} "
         "2\n",
         "\ndaybook_destination_up{sink=\"ledger\"} 1\n",
+        "\ndaybook_destination_braked{sink=\"ledger\"} 1\n",
+        ("\ndaybook_quarantined_total{journal=\"main\",consumer=\"billing\",reason=\"rejected\"}"
+         " 6\n"),
+        "\ndaybook_sink_writes_total{sink=\"ledger\",outcome=\"control\"} 5\n",
         "\ndaybook_records_written_total{sink=\"ledger\"} 4\n",
         "\ndaybook_sink_write_seconds_sum{sink=\"ledger\"} 0.25\n",
         "\ndaybook_sink_write_seconds_count{sink=\"ledger\"} 1\n",

@@ -87,6 +87,7 @@ static void set_status(struct dbk_delivery_sink *sink, bool up, const char *reas
 {
     dbk_mutex_lock(&sink->lock);
     put_status(&sink->status, up, reason, now_us);
+    sink->status.braked = false;
     dbk_mutex_unlock(&sink->lock);
 }
 
@@ -160,6 +161,32 @@ static void note_destination(struct dbk_delivery_consumer *consumer, struct dbk_
                 DBK_LOG_TEXT_FIELD("sink", sink->config->name),
                 DBK_LOG_TEXT_FIELD("reason", reason));
     }
+}
+
+static void note_brake(struct dbk_delivery_consumer *consumer, struct dbk_delivery_sink *sink,
+                       const struct daybook_worker_event *event)
+{
+    bool braked = event->kind == DAYBOOK_WORKER_BRAKED;
+    set_status(sink, true, event->message, consumer->delivery->now_us(consumer->delivery->user));
+    dbk_mutex_lock(&sink->lock);
+    sink->status.braked = braked;
+    dbk_mutex_unlock(&sink->lock);
+    dbk_log(braked ? DBK_LOG_WARNING : DBK_LOG_INFO,
+            braked ? "destination refuses whatever is new: nothing is quarantined for it"
+                   : "destination accepts again",
+            DBK_LOG_TEXT_FIELD("consumer", consumer->config->name),
+            DBK_LOG_TEXT_FIELD("sink", sink->config->name),
+            DBK_LOG_TEXT_FIELD("reason", event->message != NULL ? event->message : ""));
+}
+
+static void note_quarantined(struct dbk_delivery_consumer *consumer, struct dbk_delivery_sink *sink,
+                             const struct daybook_worker_event *event)
+{
+    atomic_fetch_add(&consumer->counters.rejected, event->count);
+    dbk_log(DBK_LOG_WARNING, "event quarantined as rejected",
+            DBK_LOG_TEXT_FIELD("consumer", consumer->config->name),
+            DBK_LOG_TEXT_FIELD("sink", sink->config->name),
+            DBK_LOG_TEXT_FIELD("reason", event->message != NULL ? event->message : ""));
 }
 
 /* What a destination said of rows that it did not take: the one place where its words are seen before
@@ -264,6 +291,22 @@ static void notify(void *user, const struct daybook_worker_event *event)
             atomic_fetch_add(&sink->counters.values_left_out, event->values_left_out);
             dbk_histogram_add(&sink->counters.write_us, (uint64_t)event->duration_us);
             note_refusal(consumer, sink, event);
+        }
+        break;
+    case DAYBOOK_WORKER_CONTROL:
+        if (sink != NULL) {
+            atomic_fetch_add(&sink->counters.writes[DBK_WRITE_CONTROL], 1);
+        }
+        break;
+    case DAYBOOK_WORKER_QUARANTINED:
+        if (sink != NULL) {
+            note_quarantined(consumer, sink, event);
+        }
+        break;
+    case DAYBOOK_WORKER_BRAKED:
+    case DAYBOOK_WORKER_BRAKE_LIFTED:
+        if (sink != NULL) {
+            note_brake(consumer, sink, event);
         }
         break;
     case DAYBOOK_WORKER_LANDED:
@@ -510,6 +553,7 @@ static enum daybook_code make_worker(struct dbk_delivery_consumer *consumer,
         .poll_interval_ms = (uint32_t)c->poll_interval_ms,
         .maintain_interval_ms = (uint32_t)c->maintain_interval_ms,
         .hand_outs_max = (uint32_t)c->max_hand_outs,
+        .reject_brake = (uint32_t)c->reject_brake,
         .start = c->start,
         .sinks = opened->sinks,
         .sink_count = opened->sink_count,

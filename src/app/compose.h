@@ -15,6 +15,7 @@
 
 struct dbk_sink_status {
     bool up;
+    bool braked;      /* W6b; `reason` says why */
     char reason[384]; /* empty: none */
     int64_t since_us;
 };

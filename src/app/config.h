@@ -61,6 +61,7 @@ struct dbk_config_consumer {
     int64_t poll_interval_ms;
     int64_t maintain_interval_ms;
     uint64_t max_hand_outs;
+    uint64_t reject_brake;
     struct daybook_start start;
     size_t sink_count;
     struct dbk_config_sink sinks[DAYBOOK_WORKER_SINKS_MAX];

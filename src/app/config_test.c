@@ -73,6 +73,7 @@ static void test_defaults_are_the_promised_ones(void **state)
     assert_int_equal(n->poll_interval_ms, 250);
     assert_int_equal(n->maintain_interval_ms, 60000);
     assert_int_equal(n->max_hand_outs, 64);
+    assert_int_equal(n->reject_brake, 100);
     assert_int_equal(n->start.kind, DAYBOOK_START_OLDEST);
     assert_int_equal(n->sink_count, 1);
     assert_string_equal(n->sinks[0].name, "ledger");

@@ -9,7 +9,7 @@
 static const char *const append_names[DBK_APPEND_OUTCOMES] = {
     "accepted", "already_present", "conflict", "at_capacity", "invalid", "backend", "timed_out"};
 static const char *const write_names[DBK_WRITE_OUTCOMES] = {"accepted", "refused", "rejected",
-                                                            "unavailable"};
+                                                            "unavailable", "control"};
 
 void dbk_histogram_add(struct dbk_histogram *histogram, uint64_t value)
 {
@@ -214,6 +214,22 @@ static void write_consumers(struct dbk_text *text, const struct dbk_metrics_page
     }
 }
 
+/* What the journal condemns in a claim is told to nobody; of it there is the gauge. */
+static void write_quarantined(struct dbk_text *text, const struct dbk_metrics_page *page)
+{
+    head(text, "daybook_quarantined_total", "counter",
+         "Events that a destination refused on their own account and that were set aside.");
+    for (size_t i = 0; i < page->consumer_count; i++) {
+        if (page->consumers[i].counters != NULL) {
+            dbk_text_printf(text,
+                            "daybook_quarantined_total{" JOURNAL
+                            ",consumer=\"%s\",reason=\"rejected\"} %llu\n",
+                            page->consumers[i].stats.name,
+                            (unsigned long long)page->consumers[i].counters->rejected);
+        }
+    }
+}
+
 /* Calls `each` for every destination under one heading, as the format wants its lines grouped. */
 static void write_each_sink(struct dbk_text *text, const struct dbk_metrics_page *page,
                             void (*each)(struct dbk_text *text, const struct dbk_metrics_sink *s))
@@ -228,6 +244,12 @@ static void write_each_sink(struct dbk_text *text, const struct dbk_metrics_page
 static void write_up(struct dbk_text *text, const struct dbk_metrics_sink *s)
 {
     dbk_text_printf(text, "daybook_destination_up{sink=\"%s\"} %d\n", s->name, s->up ? 1 : 0);
+}
+
+static void write_braked(struct dbk_text *text, const struct dbk_metrics_sink *s)
+{
+    dbk_text_printf(text, "daybook_destination_braked{sink=\"%s\"} %d\n", s->name,
+                    s->braked ? 1 : 0);
 }
 
 static void write_records(struct dbk_text *text, const struct dbk_metrics_sink *s)
@@ -285,8 +307,12 @@ void dbk_metrics_write(struct dbk_text *text, const struct dbk_metrics_page *pag
         write_journal(text, page->journal);
     }
     write_consumers(text, page);
+    write_quarantined(text, page);
     head(text, "daybook_destination_up", "gauge", "1 while the destination answers.");
     write_each_sink(text, page, write_up);
+    head(text, "daybook_destination_braked", "gauge",
+         "1 while the destination refuses whatever is new and nothing is quarantined for it.");
+    write_each_sink(text, page, write_braked);
     head(text, "daybook_records_written_total", "counter", "Rows that the destination has taken.");
     write_each_sink(text, page, write_records);
     head(text, "daybook_values_left_out_total", "counter",

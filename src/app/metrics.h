@@ -33,6 +33,7 @@ enum dbk_write_outcome {
     DBK_WRITE_REFUSED,
     DBK_WRITE_REJECTED,
     DBK_WRITE_UNAVAILABLE,
+    DBK_WRITE_CONTROL,
     DBK_WRITE_OUTCOMES
 };
 
@@ -61,6 +62,7 @@ struct dbk_consumer_counters {
     _Atomic uint64_t acknowledged;
     _Atomic uint64_t failed;
     _Atomic uint64_t redelivered;
+    _Atomic uint64_t rejected; /* quarantined by the worker (W6) */
 };
 
 struct dbk_append_counters {
@@ -77,6 +79,7 @@ enum dbk_append_outcome dbk_append_outcome_of(enum daybook_code code);
 struct dbk_metrics_sink {
     const char *name;
     bool up;
+    bool braked;
     const struct dbk_sink_counters *counters;
 };
 struct dbk_metrics_advisory {

@@ -78,9 +78,9 @@ static struct view *look(struct dbk_service *service)
 static void write_destination(struct dbk_text *text, struct dbk_delivery_sink *sink)
 {
     struct dbk_sink_status status = dbk_delivery_sink_status(sink);
-    dbk_text_printf(text,
-                    "{\"name\":\"%s\",\"kind\":\"%s\",\"up\":%s,\"reason\":", sink->config->name,
-                    dbk_sink_kind_name(sink->config->kind), status.up ? "true" : "false");
+    dbk_text_printf(text, "{\"name\":\"%s\",\"kind\":\"%s\",\"up\":%s,\"braked\":%s,\"reason\":",
+                    sink->config->name, dbk_sink_kind_name(sink->config->kind),
+                    status.up ? "true" : "false", status.braked ? "true" : "false");
     if (status.reason[0] != '\0') {
         dbk_text_json_str(text, status.reason);
     } else {
@@ -221,9 +221,11 @@ void dbk_admin_metrics(struct dbk_service *service, struct dbk_answer *answer)
                 delivery->advisory[k].config->name, &delivery->advisory[k].counters};
         }
         for (size_t k = 0; k < consumers[i].sink_count; k++) {
+            struct dbk_sink_status status = dbk_delivery_sink_status(&delivery->sinks[k]);
             consumers[i].sinks[k] = (struct dbk_metrics_sink){
                 .name = delivery->sinks[k].config->name,
-                .up = dbk_delivery_sink_status(&delivery->sinks[k]).up,
+                .up = status.up,
+                .braked = status.braked,
                 .counters = &delivery->sinks[k].counters,
             };
         }

@@ -21,13 +21,15 @@
 #include "delivery/advisory.h"
 #include "delivery/answer.h"
 #include "delivery/pace.h"
-#include "delivery/plan.h"
+#include "delivery/recall.h"
+#include "delivery/search.h"
 
 #define DBK_OPERATION_TIMEOUT_US 10000000 /* of a claim, a set of verdicts, maintenance */
 #define DBK_SETTLE_US 300000              /* T1: after the deadline of a stop */
 #define DBK_CLOSING_READ_US 500000        /* T1, T2 */
 #define DBK_DRAIN_MARGIN_US 1000000       /* T2 */
 #define DBK_NOT_STOPPED INT64_MAX
+#define DBK_HELD_PER_CLAIM 64u /* so many claims are kept leased and remembered at most (W5b) */
 
 /* How far a worker's thread has come; only ever upwards. */
 enum dbk_stage {
@@ -38,6 +40,14 @@ enum dbk_stage {
 };
 
 enum dbk_sink_state { DBK_SINK_UNKNOWN, DBK_SINK_UP, DBK_SINK_DOWN };
+/* What was told of a destination, and what it said last. */
+struct dbk_sink_note {
+    enum dbk_sink_state state;
+    bool asked; /* in the pass at hand */
+    bool braked;
+    char reason[sizeof((struct daybook_words *)0)
+                    ->message]; /* of the last write it did not accept */
+};
 
 /* The backlog as somebody read it. */
 struct dbk_backlog {
@@ -45,6 +55,24 @@ struct dbk_backlog {
     bool drained;
     uint64_t undelivered;
     uint64_t quarantined;
+};
+
+/* The event that a worker writes again where blame hangs on it (W5). */
+struct dbk_control {
+    bool looked; /* for the one that the journal knows, once */
+    bool known;
+    int64_t at_us; /* wall clock: when it landed, or was accepted */
+    struct daybook_row row;
+    char *bytes; /* owned; what `row` points into */
+    size_t bytes_max;
+};
+
+/* What was tried since a doubt began: not given back yet, so that it stays leased (W5b). */
+struct dbk_held {
+    struct daybook_hand_out *set; /* owned */
+    size_t count;
+    size_t max;
+    int64_t end_us; /* monotonic: the first of their leases ends; INT64_MAX: none held */
 };
 
 /* How long a row is ours, on both clocks. */
@@ -67,23 +95,30 @@ struct daybook_worker {
     struct daybook_row *rows;  /* of the batch */
     struct daybook_row *write; /* of the write at hand */
     struct dbk_lease *leases;  /* one a row of the batch */
+    uint32_t *extended;        /* rows whose leases are being extended */
     struct daybook_hand_out *set;
     enum daybook_code *codes;
     struct daybook_hand_out *unacked; /* landed, but the acknowledgement failed (W8) */
     size_t unacked_count;
-    struct dbk_plan plan;
+    struct dbk_recall recall;
+    struct dbk_search search;
     struct dbk_pace pace;
+    struct dbk_control control;
+    struct dbk_held held;
     struct daybook_answer answer;
     struct dbk_advisory *advisories; /* options.advisory_count, see advisory.h */
-    enum dbk_sink_state sink_states[DAYBOOK_WORKER_SINKS_MAX];
+    struct dbk_sink_note notes[DAYBOOK_WORKER_SINKS_MAX];
     uint64_t delivered;
     uint64_t failed;
+    uint64_t quarantined;
+    uint64_t controls;
     int64_t quiet_until_us;  /* monotonic: no pass before */
     int64_t maintain_due_us; /* monotonic */
     int64_t next_expiry_us;  /* wall clock: a lease that ends, among those known; INT64_MAX: none */
 
     _Atomic int64_t stop_at_us; /* monotonic deadline of a stop; DBK_NOT_STOPPED */
     _Atomic uint32_t word;      /* changes with everything that somebody may wait for */
+    _Atomic uint32_t lift;      /* an operator lets the brakes go */
 
     struct dbk_mutex lock; /* of what follows */
     unsigned holders;      /* owner, threads, reader */
@@ -95,6 +130,7 @@ struct daybook_worker {
     uint64_t final_failed;
     struct dbk_backlog own_reading;     /* with DONE */
     struct dbk_backlog callers_reading; /* T2 */
+    struct daybook_worker_stats stats;  /* after the last pass */
     bool threaded;                      /* `thread` was started */
     struct dbk_thread thread;
 };
@@ -151,17 +187,61 @@ enum dbk_pass_end {
 };
 struct dbk_pass {
     enum dbk_pass_end end;
-    enum dbk_plan_end plan; /* with SETTLED */
+    enum dbk_search_end search; /* with SETTLED */
     size_t claimed;
     size_t landed;
     size_t acknowledged;
+    size_t quarantined;
     int64_t retry_after_us;
 };
 
 /* Claim, write, settle. Inside the gate, as `dbk_worker_turn`. */
 void dbk_worker_pass(struct daybook_worker *w, struct dbk_pass *ret);
+
+/* ---- settle.c ---------------------------------------------------------------------------------- */
+
+/* What a destination gets of a delivery; borrowed from it. */
+struct daybook_row dbk_worker_row(const struct daybook_delivery *delivery);
+/* The hand-out of a row of the pass. */
+struct daybook_hand_out dbk_worker_hand_out(const struct daybook_worker *w, size_t row);
+/* What landed is acknowledged as one set, first (W8); then verdicts; then attempts go back (W7). */
+void dbk_worker_settle(struct daybook_worker *w, struct dbk_pass *pass);
 /* Acknowledges once more what an earlier pass could not (W8). Returns how many it was granted. */
 size_t dbk_worker_repeat_ack(struct daybook_worker *w);
+/* Gives attempts back (R1), and with LEASES_TOO the leases up first, where nobody should wait for them
+ * (X1 knows no hand-out that was given back). What fails costs a wait or an attempt, never an event. */
+enum dbk_give_back { DBK_ATTEMPTS_ONLY, DBK_LEASES_TOO };
+void dbk_worker_give_back(struct daybook_worker *w, const struct daybook_hand_out *set,
+                          size_t count, enum dbk_give_back what);
+/* Hands the figures over to whoever asks. */
+void dbk_worker_publish_stats(struct daybook_worker *w);
+/* Tells of an operation of the journal that failed. */
+void dbk_worker_tell_failure(struct daybook_worker *w, enum daybook_worker_event_kind kind,
+                             enum daybook_code code, const char *message, size_t count);
+
+/* ---- held.c ------------------------------------------------------------------------------------ */
+
+/* Keeps hand-outs of the pass leased that nobody is to blame for (W5b). `end_us`: of their leases. */
+void dbk_held_add(struct daybook_worker *w, const struct daybook_hand_out *set, size_t count,
+                  int64_t end_us);
+/* Extends the leases where less than half of one is left; what cannot be held is given back. */
+void dbk_held_keep(struct daybook_worker *w);
+/* When that falls due (monotonic); INT64_MAX: nothing is held. */
+int64_t dbk_held_due_us(const struct daybook_worker *w);
+/* Lets everything go: attempts and leases are given back. */
+void dbk_held_let_go(struct daybook_worker *w);
+
+/* ---- control.c --------------------------------------------------------------------------------- */
+
+/* Room for one event. False: no memory. */
+bool dbk_control_init(struct dbk_control *control, size_t bytes_max);
+void dbk_control_release(struct dbk_control *control);
+/* Keeps a copy of an event that has landed. */
+void dbk_control_keep(struct dbk_control *control, const struct daybook_row *row, int64_t at_us);
+/* Whether there is one that is not too old; `retain_us` is retain_acknowledged. */
+bool dbk_control_is_known(const struct dbk_control *control, int64_t now_us, int64_t retain_us);
+/* After a start: the newest event that the journal knows to be acknowledged. Overwrites the batch. */
+void dbk_control_look_up(struct daybook_worker *w);
 
 /* ---- drain.c ----------------------------------------------------------------------------------- */
 

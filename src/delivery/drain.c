@@ -84,6 +84,7 @@ bool dbk_worker_finish(struct daybook_worker *w)
         }
     }
     (void)dbk_worker_repeat_ack(w);
+    dbk_held_let_go(w); /* a successor need not wait */
     hand_over(w);
     return true;
 }

@@ -19,6 +19,7 @@
 #define MAINTAIN_INTERVAL_DEFAULT_MS 60000u
 #define ADVISORY_EVENTS_DEFAULT 4096u
 #define ADVISORY_EVENTS_MAX 1000000u
+#define REJECT_BRAKE_DEFAULT 100u
 #define WRITES_PER_LEASE 3u /* W11: a write may take a third of the lease */
 
 static void default_u32(uint32_t *field, uint32_t value)
@@ -40,6 +41,7 @@ static void fill_defaults(struct daybook_worker_options *o, const struct daybook
     default_u32(&o->maintain_interval_ms, MAINTAIN_INTERVAL_DEFAULT_MS);
     default_u32(&o->hand_outs_max, capacity->delivery_attempts_max);
     default_u32(&o->advisory_events, ADVISORY_EVENTS_DEFAULT);
+    default_u32(&o->reject_brake, REJECT_BRAKE_DEFAULT);
     if (o->claim_bytes == 0) {
         o->claim_bytes = CLAIM_BYTES_DEFAULT;
     }

@@ -35,7 +35,7 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-int64_t dbk_pace_slow(struct dbk_pace *pace, enum dbk_trouble trouble, int64_t retry_after_us)
+int64_t dbk_pace_slow(struct dbk_pace *pace, int64_t retry_after_us)
 {
     uint32_t doublings = pace->tries < DOUBLINGS_MAX ? pace->tries : DOUBLINGS_MAX;
     int64_t whole_us = pace->poll_us;
@@ -51,7 +51,7 @@ int64_t dbk_pace_slow(struct dbk_pace *pace, enum dbk_trouble trouble, int64_t r
     pace->tries++;
     if (pace->size > 1) {
         pace->size = pace->size < SIZE_DIVISOR ? 1 : pace->size / SIZE_DIVISOR;
-    } else if (trouble == DBK_TROUBLE_DOUBT) {
+    } else {
         pace->size = pace->batch;
     }
     return quiet_us < asked_us ? asked_us : quiet_us;
@@ -59,6 +59,10 @@ int64_t dbk_pace_slow(struct dbk_pace *pace, enum dbk_trouble trouble, int64_t r
 
 void dbk_pace_recover(struct dbk_pace *pace)
 {
+    if (pace->tries > 0 && pace->size > 1) {
+        pace->size = 1; /* whatever size it was that ended the doubt */
+    } else {
+        pace->size = pace->size > pace->batch / 2 ? pace->batch : pace->size * 2;
+    }
     pace->tries = 0;
-    pace->size = pace->size > pace->batch / 2 ? pace->batch : pace->size * 2;
 }

@@ -14,28 +14,22 @@
 struct dbk_pace {
     uint32_t batch; /* largest claim */
     uint32_t size;  /* of the next one */
-    uint32_t tries; /* in a row that landed nothing */
+    uint32_t tries; /* in a row that ended as an outage */
     int64_t poll_us;
     int64_t lease_us;
     uint64_t random;
-};
-
-/* What kept a pass from landing anything. */
-enum dbk_trouble {
-    DBK_TROUBLE_OUTAGE, /* told: small tries until it is over */
-    DBK_TROUBLE_DOUBT /* refused: perhaps bad events, so that after the smallest the largest is tried
-                           again */
 };
 
 /* `seed` is any number. */
 void dbk_pace_init(struct dbk_pace *pace, uint32_t batch, int64_t poll_us, int64_t lease_us,
                    uint64_t seed);
 
-/* A pass landed nothing. Returns how long to keep quiet: from the poll interval, doubling, at most the
- * lease, and not less than `retry_after_us` as far as that is no longer than the lease. */
-int64_t dbk_pace_slow(struct dbk_pace *pace, enum dbk_trouble trouble, int64_t retry_after_us);
+/* A pass ended as an outage, told or found. Returns how long to keep quiet: from the poll interval,
+ * doubling, at most the lease, and not less than `retry_after_us` as far as that is no longer than the
+ * lease. The next claim takes a quarter; after the smallest one, everything again. */
+int64_t dbk_pace_slow(struct dbk_pace *pace, int64_t retry_after_us);
 
-/* A pass landed something. */
+/* The destinations answered for rows. */
 void dbk_pace_recover(struct dbk_pace *pace);
 
 #endif

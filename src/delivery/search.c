@@ -735,7 +735,10 @@ static void end_stage(struct dbk_search *s)
     for (size_t i = 0; i < s->count; i++) {
         struct dbk_search_row *row = &s->rows[i];
         if (row->state == DBK_ROW_BLAMED && !braked) {
-            row->state = DBK_ROW_SPENT;
+            /* The last attempt is spent by a verdict alone: what is refused leaves as rejected, not
+             * because its hand-outs are used up. */
+            row->state =
+                s->deliveries[i].attempt >= s->attempts_max ? DBK_ROW_UNWRITTEN : DBK_ROW_SPENT;
             dbk_recall_suspect(s->recall, s->deliveries[i].position, s->sink);
         } else if (!is_final(row->state) && row->state != DBK_ROW_TAKEN) {
             row->state = DBK_ROW_UNWRITTEN;

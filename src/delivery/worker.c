@@ -96,8 +96,11 @@ static void release(struct daybook_worker *w)
     free(w->set);
     free(w->codes);
     free(w->unacked);
-    free(w->plan.states);
-    free(w->plan.write);
+    free(w->extended);
+    free(w->held.set);
+    dbk_search_release(&w->search);
+    dbk_recall_release(&w->recall);
+    dbk_control_release(&w->control);
     free(w->known);
     dbk_mutex_release(&w->lock);
     free(w);
@@ -111,6 +114,28 @@ void dbk_worker_drop(struct daybook_worker *w)
     if (last) {
         release(w);
     }
+}
+
+/* What the search and the settlement work on. False: no memory. */
+static bool take_rooms(struct daybook_worker *w)
+{
+    const struct daybook_worker_options *o = &w->options;
+    const struct daybook_capacity *capacity = daybook_journal_capacity(w->journal);
+    /* An event that was handed out too often would never be refused so often. */
+    uint32_t attempts_max = capacity->delivery_attempts_max < o->hand_outs_max
+                                ? capacity->delivery_attempts_max
+                                : o->hand_outs_max;
+
+    w->held.max = (size_t)o->claim_batch * DBK_HELD_PER_CLAIM;
+    w->held.end_us = INT64_MAX;
+    w->held.set = calloc(w->held.max, sizeof *w->held.set);
+    bool recall =
+        dbk_recall_init(&w->recall, (size_t)o->claim_batch * DBK_HELD_PER_CLAIM, o->reject_brake);
+    bool search =
+        dbk_search_init(&w->search, &w->recall, o->claim_batch, o->sink_count, attempts_max);
+    bool control = dbk_control_init(&w->control, capacity->events.event_bytes_max +
+                                                     3 * (size_t)DAYBOOK_NAME_BYTES_MAX);
+    return w->held.set != NULL && recall && search && control;
 }
 
 static enum daybook_code take_memory(struct daybook_worker *w, struct daybook_error *err)
@@ -127,14 +152,13 @@ static enum daybook_code take_memory(struct daybook_worker *w, struct daybook_er
     w->rows = calloc(n, sizeof *w->rows);
     w->write = calloc(n, sizeof *w->write);
     w->leases = calloc(n, sizeof *w->leases);
+    w->extended = calloc(n, sizeof *w->extended);
     w->set = calloc(n, sizeof *w->set);
     w->codes = calloc(n, sizeof *w->codes);
     w->unacked = calloc(n, sizeof *w->unacked);
-    w->plan.states = calloc(n, sizeof *w->plan.states);
-    w->plan.write = calloc(n, sizeof *w->plan.write);
     w->known = calloc(o->known_count + 1, sizeof *w->known);
-    if (w->rows == NULL || w->write == NULL || w->leases == NULL || w->set == NULL ||
-        w->codes == NULL || w->unacked == NULL || w->plan.states == NULL || w->plan.write == NULL ||
+    if (!take_rooms(w) || w->rows == NULL || w->write == NULL || w->leases == NULL ||
+        w->extended == NULL || w->set == NULL || w->codes == NULL || w->unacked == NULL ||
         w->known == NULL) {
         return dbk_fail(err, DAYBOOK_NO_MEMORY, "no memory for the worker of consumer %s",
                         o->consumer);
@@ -304,17 +328,32 @@ static enum dbk_next after_pass(struct daybook_worker *w, const struct dbk_pass 
         w->quiet_until_us = mono_us + w->pace.poll_us;
         return DBK_NEXT_QUIET;
     }
-    if (pass->end == DBK_PASS_SETTLED && pass->landed == 0 &&
-        (pass->plan == DBK_PLAN_OUTAGE || pass->plan == DBK_PLAN_DOUBT)) {
-        enum dbk_trouble trouble =
-            pass->plan == DBK_PLAN_OUTAGE ? DBK_TROUBLE_OUTAGE : DBK_TROUBLE_DOUBT;
-        w->quiet_until_us = mono_us + dbk_pace_slow(&w->pace, trouble, pass->retry_after_us);
-        return DBK_NEXT_QUIET;
-    }
-    if (pass->landed > 0) {
+    bool outage = pass->end == DBK_PASS_SETTLED &&
+                  (pass->search == DBK_SEARCH_OUTAGE || pass->search == DBK_SEARCH_BRAKED);
+    /* The destinations answered for rows: the doubt is over, whatever they said (W5b). */
+    if (pass->landed > 0 || (pass->end == DBK_PASS_SETTLED && !outage)) {
         dbk_pace_recover(&w->pace);
     }
-    return pass->acknowledged > 0 ? DBK_NEXT_AGAIN : DBK_NEXT_LISTEN;
+    if (outage) {
+        w->quiet_until_us = mono_us + dbk_pace_slow(&w->pace, pass->retry_after_us);
+        return DBK_NEXT_QUIET;
+    }
+    return pass->acknowledged + pass->quarantined > 0 ? DBK_NEXT_AGAIN : DBK_NEXT_LISTEN;
+}
+
+/* An operator let the brakes go: what was quiet for them is tried now (W6b). */
+static void lift_brakes(struct daybook_worker *w)
+{
+    if (atomic_exchange(&w->lift, 0) != 0) {
+        dbk_recall_lift(&w->recall);
+        w->quiet_until_us = dbk_worker_mono_us(w);
+    }
+}
+
+/* When a turn that keeps quiet has something to do again. */
+static int64_t quiet_until(struct daybook_worker *w)
+{
+    return earlier(earlier(w->quiet_until_us, w->maintain_due_us), dbk_held_due_us(w));
 }
 
 struct dbk_turn dbk_worker_turn(struct daybook_worker *w)
@@ -322,6 +361,8 @@ struct dbk_turn dbk_worker_turn(struct daybook_worker *w)
     struct dbk_turn turn = {DBK_NEXT_QUIET, 0};
     struct dbk_pass pass;
 
+    lift_brakes(w);
+    dbk_held_keep(w);
     if (dbk_worker_mono_us(w) >= w->quiet_until_us) {
         dbk_worker_pass(w, &pass);
         if (pass.end == DBK_PASS_GONE) {
@@ -331,18 +372,17 @@ struct dbk_turn dbk_worker_turn(struct daybook_worker *w)
         turn.next = after_pass(w, &pass);
     }
     maintain_if_due(w);
-    turn.until_us = turn.next == DBK_NEXT_QUIET ? earlier(w->quiet_until_us, w->maintain_due_us)
-                                                : listen_until(w);
+    turn.until_us = turn.next == DBK_NEXT_QUIET ? quiet_until(w) : listen_until(w);
     return turn;
 }
 
-/* Waits without heeding appends; ends with a stop. */
+/* Waits without heeding appends; ends with a stop, or when an operator lets the brakes go. */
 static void keep_quiet(struct daybook_worker *w, int64_t until_us)
 {
     while (true) {
         uint32_t seen = atomic_load(&w->word);
         int64_t left_us = until_us - dbk_worker_mono_us(w);
-        if (dbk_worker_is_stopped(w) || left_us <= 0) {
+        if (dbk_worker_is_stopped(w) || left_us <= 0 || atomic_load(&w->lift) != 0) {
             return;
         }
         dbk_futex_wait(&w->word, seen, left_us);
@@ -421,6 +461,24 @@ enum daybook_code daybook_worker_start(struct daybook_worker *worker, struct day
                            w->consumer);
     }
     return DAYBOOK_OK;
+}
+
+void daybook_worker_stats(struct daybook_worker *worker, struct daybook_worker_stats *ret_stats)
+{
+    dbk_mutex_lock(&worker->lock);
+    *ret_stats = worker->stats;
+    dbk_mutex_unlock(&worker->lock);
+    ret_stats->sink_count = worker->options.sink_count;
+}
+
+void daybook_worker_lift_brakes(struct daybook_worker *worker)
+{
+    atomic_store(&worker->lift, 1);
+    dbk_worker_signal(worker);
+    if (dbk_worker_enter(worker)) {
+        daybook_journal_wake(worker->journal);
+        dbk_worker_leave(worker);
+    }
 }
 
 /* Shuts the gate and waits until nobody is inside: journal operations end by their deadlines. */

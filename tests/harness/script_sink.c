@@ -25,8 +25,11 @@ static void add_text(char *text, const char *piece, size_t len)
     text[used + len] = '\0';
 }
 
-static void add_id(char *text, const struct daybook_row *row)
+static void add_id(const struct script_sink *s, char *text, const struct daybook_row *row)
 {
+    if (s->tells_nothing) {
+        return;
+    }
     if (text[0] != '\0' && text[strlen(text) - 1] != '[') {
         add_text(text, " ", 1);
     }
@@ -43,7 +46,7 @@ static void accept_rows(struct script_sink *s, const struct daybook_row *rows, s
 {
     for (size_t i = 0; i < count; i++) {
         if (bad_ones_too || !is_bad(&rows[i])) {
-            add_id(s->accepted, &rows[i]);
+            add_id(s, s->accepted, &rows[i]);
             atomic_fetch_add(&s->rows_accepted, 1);
         }
     }
@@ -61,12 +64,52 @@ static void name_bad(const struct daybook_row *rows, size_t count, struct dayboo
     }
 }
 
-static struct script_step next_step(struct script_sink *s)
+/* What a write is answered where the script has no more to say. */
+static struct script_step judge(const struct script_sink *s, const struct daybook_row *rows,
+                                size_t count)
 {
-    struct script_step accept = {.kind = DAYBOOK_ANSWER_ACCEPTED};
+    struct script_step step = {.kind = DAYBOOK_ANSWER_ACCEPTED};
+    bool bad = false;
 
+    for (size_t i = 0; i < count; i++) {
+        bad |= is_bad(&rows[i]);
+    }
+    switch (bad ? s->bad : SCRIPT_BAD_ACCEPTED) {
+    case SCRIPT_BAD_ACCEPTED:
+        break;
+    case SCRIPT_BAD_REFUSED:
+        step.kind = DAYBOOK_ANSWER_REFUSED;
+        break;
+    case SCRIPT_BAD_NAMED:
+        step.kind = DAYBOOK_ANSWER_REJECTED;
+        break;
+    case SCRIPT_BAD_TAKES_OTHERS:
+        step.kind = DAYBOOK_ANSWER_REJECTED;
+        step.others = DAYBOOK_OTHERS_ACCEPTED;
+        break;
+    case SCRIPT_BAD_CONSTRAINT:
+        step.kind = count > 1 ? DAYBOOK_ANSWER_REFUSED : DAYBOOK_ANSWER_REJECTED;
+        step.refusal = DAYBOOK_REFUSAL_OF_A_ROW;
+        break;
+    case SCRIPT_BAD_TOO_LARGE:
+        step.kind = DAYBOOK_ANSWER_REFUSED;
+        step.refusal = DAYBOOK_REFUSAL_TOO_LARGE;
+        break;
+    case SCRIPT_BAD_BREAKS:
+        step.kind = DAYBOOK_ANSWER_UNAVAILABLE;
+        break;
+    }
+    return step;
+}
+
+static struct script_step next_step(struct script_sink *s, const struct daybook_row *rows,
+                                    size_t count)
+{
+    if (s->away) {
+        return (struct script_step){.kind = s->away_as};
+    }
     if (s->step == s->step_count) {
-        return accept;
+        return judge(s, rows, count);
     }
     struct script_step step = s->steps[s->step];
     if (s->steps[s->step].repeat > 0) {
@@ -97,22 +140,25 @@ static void script_write(struct daybook_sink *sink, const struct daybook_row *ro
     struct script_sink *s = (struct script_sink *)sink;
 
     s->deadline_us = deadline_us;
-    add_text(s->offered, "[", 1);
-    for (size_t i = 0; i < count; i++) {
-        add_id(s->offered, &rows[i]);
+    if (!s->tells_nothing) {
+        add_text(s->offered, "[", 1);
+        for (size_t i = 0; i < count; i++) {
+            add_id(s, s->offered, &rows[i]);
+        }
+        add_text(s->offered, "]", 1);
     }
-    add_text(s->offered, "]", 1);
     atomic_fetch_add(&s->writes, 1);
     dbk_futex_wake_all(&s->writes);
     if (s->on_write != NULL) {
         s->on_write(s->user);
     }
-    struct script_step step = next_step(s);
+    struct script_step step = next_step(s, rows, count);
     if (hang(s)) {
         step.kind = DAYBOOK_ANSWER_UNAVAILABLE;
     }
     answer->kind = step.kind;
     answer->others = step.others;
+    answer->refusal = step.refusal;
     answer->retry_after_us = step.retry_after_us;
     answer->values_left_out = step.values_left_out;
     if (step.kind == DAYBOOK_ANSWER_ACCEPTED) {
@@ -130,6 +176,9 @@ static void script_write(struct daybook_sink *sink, const struct daybook_row *ro
         }
     } else {
         (void)snprintf(answer->words.message, sizeof answer->words.message, "as scripted");
+    }
+    if (s->loses_answers) {
+        answer->kind = DAYBOOK_ANSWER_UNAVAILABLE;
     }
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A destination that answers as a test wrote down. Without a script it accepts everything. Rows whose
- * request_id begins with "bad" are those that a scripted `rejected` names.
+ * A destination that answers as a test wrote down. Without a script it accepts everything, but for rows
+ * whose request_id begins with "bad": those are what `bad` says, and what a scripted `rejected` names.
  *
  * It can also hang: until it is interrupted, or until the test lets it go whatever interrupts it.
  * Threads: as every destination; `script_release`, `script_wait_*` any.
@@ -16,16 +16,28 @@
 #define SCRIPT_STEPS_MAX 128u
 #define SCRIPT_TEXT_MAX 16384u
 
+/* What becomes of a write with a bad row in it. */
+enum script_bad {
+    SCRIPT_BAD_ACCEPTED,
+    SCRIPT_BAD_REFUSED,      /* nobody is named */
+    SCRIPT_BAD_NAMED,        /* the others are not written */
+    SCRIPT_BAD_TAKES_OTHERS, /* the others are accepted */
+    SCRIPT_BAD_CONSTRAINT,   /* as a constraint that names a row only where it is alone */
+    SCRIPT_BAD_TOO_LARGE,
+    SCRIPT_BAD_BREAKS /* unavailable: a receiver that answers 500 */
+};
+
 enum script_hang { SCRIPT_PROMPT, SCRIPT_UNTIL_INTERRUPTED, SCRIPT_UNTIL_RELEASED };
 
 /* One answer. */
 struct script_step {
     enum daybook_answer_kind kind;
     enum daybook_others others; /* with REJECTED */
-    int64_t retry_after_us;     /* with UNAVAILABLE */
-    unsigned repeat;            /* how often more */
-    uint64_t values_left_out;   /* said of the rows written */
-    const char *nonsense;       /* with REJECTED: names a row that is not in the write */
+    enum daybook_refusal_kind refusal;
+    int64_t retry_after_us;   /* with UNAVAILABLE */
+    unsigned repeat;          /* how often more */
+    uint64_t values_left_out; /* said of the rows written */
+    const char *nonsense;     /* with REJECTED: names a row that is not in the write */
 };
 
 struct script_sink {
@@ -34,6 +46,13 @@ struct script_sink {
     /* Called at the beginning of every write, in its thread; NULL: nothing. */
     void (*on_write)(void *user);
     void *user;
+
+    enum script_bad bad;
+    /* While `away`, every write is answered so, whatever the script says. */
+    bool away;
+    enum daybook_answer_kind away_as;
+    bool loses_answers; /* accepts, and says that it is not there */
+    bool tells_nothing; /* ids are not written down: there are too many */
 
     struct script_step steps[SCRIPT_STEPS_MAX];
     size_t step_count;

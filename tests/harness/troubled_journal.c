@@ -71,6 +71,20 @@ static enum daybook_code relinquish(struct daybook_journal *j, const char *consu
                                                               now_us, deadline_us, ret_codes, err);
 }
 
+static enum daybook_code quarantine(struct daybook_journal *j, const char *consumer,
+                                    struct daybook_hand_out hand_out,
+                                    enum daybook_quarantine_reason reason,
+                                    struct daybook_bytes words, int64_t now_us, int64_t deadline_us,
+                                    struct daybook_error *err)
+{
+    enum daybook_code code = trouble(of(j), TROUBLED_QUARANTINE, err);
+
+    return code != DAYBOOK_OK
+               ? code
+               : of(j)->inner->ops->quarantine(of(j)->inner, consumer, hand_out, reason, words,
+                                               now_us, deadline_us, err);
+}
+
 static enum daybook_code extend(struct daybook_journal *j, const char *consumer,
                                 const struct daybook_hand_out *set, size_t count, uint32_t lease_ms,
                                 int64_t now_us, int64_t deadline_us, enum daybook_code *ret_codes,
@@ -150,6 +164,7 @@ static const struct dbk_engine_ops ops = {
     .consumer_stats = consumer_stats,
     .consumers = consumers,
     .maintain = maintain,
+    .quarantine = quarantine,
     .newest_acknowledged = newest_acknowledged,
     .changes = changes,
     .wait = wait_for_changes,
