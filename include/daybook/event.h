@@ -55,6 +55,9 @@ DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_event_check(
 
 /** Reads an event from its flat JSON form: the object itself is the record, and its top-level
  * members `request_id`, `namespace`, `subject` and, if there, `observed_at` are the fields.
+ * An object with a member `specversion` and without `request_id` is a CloudEvent 1.0 in its structured
+ * form instead: `id` is the request_id, `subject` the subject, the extension `namespace`, or else
+ * `source`, the namespace, and `time`, if there, observed_at.
  * The result has passed `daybook_event_check`. A number as `observed_at` counts by its exact value
  * (1.7e15 is a number of microseconds); null is refused. What is malformed is told before what is
  * refused, wherever it stands.
@@ -70,7 +73,8 @@ DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_event_from_json(
     struct daybook_event_names *names, struct daybook_event *ret_event, struct daybook_error *err);
 
 /** Whether two events with one request_id are the same fact (E6): namespace and subject equal as
- * bytes, records equal as JSON values but for a top-level member `observed_at`.
+ * bytes, records equal as JSON values but for a top-level member `observed_at`, or `time` where both
+ * are CloudEvents.
  * Both records must have passed `daybook_event_check`; other input yields false, never a crash.
  * Where there is no memory for records with more than 512 members in another order it is slower,
  * not wrong. Threads: any. */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "event/form.h"
 #include "event/request_id.h"
 #include "json/json.h"
 
@@ -147,13 +148,31 @@ enum daybook_code daybook_event_check(const struct daybook_event *event,
 
 /* --- from JSON -------------------------------------------------------------------------------- */
 
-enum member { REQUEST_ID, NAMESPACE, SUBJECT, OBSERVED_AT, MEMBERS };
+/* The three names come first: their storage is numbered alike. */
+enum member {
+    REQUEST_ID,
+    NAMESPACE,
+    SUBJECT,
+    OBSERVED_AT,
+    /* of CloudEvents, with NAMESPACE and SUBJECT */
+    SPECVERSION,
+    ID,
+    SOURCE,
+    TYPE,
+    TIME,
+    MEMBERS
+};
 
 static const struct daybook_bytes member_names[MEMBERS] = {
     [REQUEST_ID] = {"request_id", 10},
     [NAMESPACE] = {"namespace", 9},
     [SUBJECT] = {"subject", 7},
     [OBSERVED_AT] = {"observed_at", 11},
+    [SPECVERSION] = {"specversion", 11},
+    [ID] = {"id", 2},
+    [SOURCE] = {"source", 6},
+    [TYPE] = {"type", 4},
+    [TIME] = {"time", 4},
 };
 
 /* The value of a top-level member that is a field. */
@@ -204,10 +223,24 @@ static enum daybook_code read_string(const struct field *field, enum member memb
     return DAYBOOK_OK;
 }
 
+/* A time that stands as a string; `name` is its member's. */
+static enum daybook_code read_time(const struct field *field, const char *name, int64_t *ret_us,
+                                   struct daybook_error *err)
+{
+    char text[256]; /* of a time that holds escapes; none that long is one */
+    struct daybook_bytes time = {field->token.data + 1, field->token.len - 2};
+    if (memchr(field->token.data, '\\', field->token.len) != NULL) {
+        size_t len = dbk_json_string_decode(field->token, text, sizeof text);
+        time = (struct daybook_bytes){text, len <= sizeof text ? len : 0};
+    }
+    struct daybook_error why = {0};
+    enum daybook_code code = daybook_time_parse(time, ret_us, &why);
+    return code == DAYBOOK_OK ? code : dbk_fail(err, code, "%s: %s", name, why.message);
+}
+
 static enum daybook_code read_observed_at(const struct field *field, int64_t *ret_us,
                                           struct daybook_error *err)
 {
-    char text[256]; /* of a time that holds escapes; none that long is one */
     switch (field->kind) {
     case DBK_JSON_FAULT:
         *ret_us = DAYBOOK_TIME_UNSET;
@@ -218,16 +251,8 @@ static enum daybook_code read_observed_at(const struct field *field, int64_t *re
                             "observed_at is not a whole number of microseconds within 64 bits");
         }
         return check_observed_at(*ret_us, err);
-    case DBK_JSON_STRING: {
-        struct daybook_bytes time = {field->token.data + 1, field->token.len - 2};
-        if (memchr(field->token.data, '\\', field->token.len) != NULL) {
-            size_t len = dbk_json_string_decode(field->token, text, sizeof text);
-            time = (struct daybook_bytes){text, len <= sizeof text ? len : 0};
-        }
-        struct daybook_error why = {0};
-        enum daybook_code code = daybook_time_parse(time, ret_us, &why);
-        return code == DAYBOOK_OK ? code : dbk_fail(err, code, "observed_at: %s", why.message);
-    }
+    case DBK_JSON_STRING:
+        return read_time(field, "observed_at", ret_us, err);
     case DBK_JSON_NULL:
         return dbk_fail(err, DAYBOOK_INVALID_EVENT,
                         "observed_at is null: leave it out, and the moment of acceptance counts");
@@ -286,6 +311,9 @@ static enum daybook_code scan_record(struct daybook_bytes json, struct dbk_json_
             tell_request_id(&fields[member], id_storage, ret_event);
         }
     }
+    if (fields[REQUEST_ID].kind == DBK_JSON_FAULT && fields[SPECVERSION].kind != DBK_JSON_FAULT) {
+        tell_request_id(&fields[ID], id_storage, ret_event);
+    }
     *ret_record = (struct daybook_bytes){scan.text + begin, scan.token_end - begin};
     return dbk_json_verdict(&scan, err);
 }
@@ -311,11 +339,90 @@ static struct daybook_bytes trim(struct daybook_bytes json, size_t *ret_record_b
     return (struct daybook_bytes){json.data, end};
 }
 
-enum daybook_code daybook_event_from_json(struct daybook_bytes json,
-                                          const struct daybook_event_limits *limits,
-                                          struct daybook_event_names *names,
-                                          struct daybook_event *ret_event,
-                                          struct daybook_error *err)
+/* ---- CloudEvents ------------------------------------------------------------------------------ */
+
+/* An attribute that is null counts as missing. */
+static bool is_given(const struct field *field)
+{
+    return field->kind != DBK_JSON_FAULT && field->kind != DBK_JSON_NULL;
+}
+
+/* `specversion` and `type`, of which nothing is kept. */
+static enum daybook_code check_context(const struct field *fields, struct daybook_error *err)
+{
+    static const struct daybook_bytes version = {"1.0", 3};
+    if (fields[REQUEST_ID].kind != DBK_JSON_FAULT) {
+        return dbk_fail(
+            err, DAYBOOK_INVALID_EVENT,
+            "request_id cannot be an attribute of a CloudEvent: its id is the identity");
+    }
+    if (fields[SPECVERSION].kind != DBK_JSON_STRING ||
+        !dbk_json_string_is(fields[SPECVERSION].token, version)) {
+        return dbk_fail(err, DAYBOOK_INVALID_EVENT,
+                        "specversion has to be \"1.0\": a CloudEvent of another version is not "
+                        "taken");
+    }
+    if (fields[TYPE].kind != DBK_JSON_STRING || fields[TYPE].token.len <= 2) {
+        return dbk_fail(err, DAYBOOK_INVALID_EVENT,
+                        "the CloudEvent has no type: a string is required");
+    }
+    if (fields[SOURCE].kind != DBK_JSON_STRING || fields[SOURCE].token.len <= 2) {
+        return dbk_fail(err, DAYBOOK_INVALID_EVENT,
+                        "the CloudEvent has no source: a string is required");
+    }
+    return DAYBOOK_OK;
+}
+
+/* id, namespace or else source, subject, time: as docs/HTTP.md maps them. */
+static enum daybook_code read_cloudevent(const struct field *fields, char *storage,
+                                         struct daybook_event *event, struct daybook_error *err)
+{
+    enum member name_space = is_given(&fields[NAMESPACE]) ? NAMESPACE : SOURCE;
+    enum daybook_code code = check_context(fields, err);
+    if (code == DAYBOOK_OK) {
+        code = read_string(&fields[ID], ID, storage, &event->request_id, err);
+    }
+    if (code == DAYBOOK_OK) {
+        code = read_string(&fields[name_space], name_space,
+                           storage + NAMESPACE * DAYBOOK_NAME_BYTES_MAX, &event->name_space, err);
+    }
+    if (code == DAYBOOK_OK && name_space == SOURCE &&
+        event->name_space.len > DAYBOOK_NAME_BYTES_MAX) {
+        code = dbk_fail(err, DAYBOOK_INVALID_EVENT,
+                        "source is longer than %u bytes and would be the namespace: give the "
+                        "extension namespace",
+                        DAYBOOK_NAME_BYTES_MAX);
+    }
+    if (code == DAYBOOK_OK) {
+        code = read_string(&fields[SUBJECT], SUBJECT, storage + SUBJECT * DAYBOOK_NAME_BYTES_MAX,
+                           &event->subject, err);
+    }
+    if (code != DAYBOOK_OK || !is_given(&fields[TIME])) {
+        return code;
+    }
+    return fields[TIME].kind == DBK_JSON_STRING
+               ? read_time(&fields[TIME], "time", &event->observed_at_us, err)
+               : dbk_fail(err, DAYBOOK_INVALID_EVENT, "time has to be an RFC 3339 string");
+}
+
+static enum daybook_code read_flat(const struct field *fields, char *storage,
+                                   struct daybook_event *event, struct daybook_error *err)
+{
+    struct daybook_bytes *texts[] = {&event->request_id, &event->name_space, &event->subject};
+    for (unsigned m = REQUEST_ID; m <= SUBJECT; m++) {
+        enum daybook_code code = read_string(&fields[m], (enum member)m,
+                                             storage + m * DAYBOOK_NAME_BYTES_MAX, texts[m], err);
+        if (code != DAYBOOK_OK) {
+            return code;
+        }
+    }
+    return read_observed_at(&fields[OBSERVED_AT], &event->observed_at_us, err);
+}
+
+enum daybook_code dbk_event_read(struct daybook_bytes json, enum dbk_event_form form,
+                                 const struct daybook_event_limits *limits,
+                                 struct daybook_event_names *names, struct daybook_event *ret_event,
+                                 struct daybook_error *err)
 {
     limits = limits != NULL ? limits : &default_limits;
     struct daybook_event event = {.observed_at_us = DAYBOOK_TIME_UNSET};
@@ -328,21 +435,15 @@ enum daybook_code daybook_event_from_json(struct daybook_bytes json,
     }
     struct dbk_json_names open;
     dbk_json_names_init(&open);
-    char *storage = names->bytes;
-    code = scan_record(json, &open, storage, fields, &event.record, ret_event, err);
+    code = scan_record(json, &open, names->bytes, fields, &event.record, ret_event, err);
     dbk_json_names_release(&open);
     if (code != DAYBOOK_OK) {
         return code;
     }
-    struct daybook_bytes *texts[] = {&event.request_id, &event.name_space, &event.subject};
-    for (unsigned m = REQUEST_ID; m <= SUBJECT; m++) {
-        code = read_string(&fields[m], (enum member)m, storage + m * DAYBOOK_NAME_BYTES_MAX,
-                           texts[m], err);
-        if (code != DAYBOOK_OK) {
-            return code;
-        }
-    }
-    code = read_observed_at(&fields[OBSERVED_AT], &event.observed_at_us, err);
+    bool cloudevent = form == DBK_EVENT_CLOUDEVENT || (fields[REQUEST_ID].kind == DBK_JSON_FAULT &&
+                                                       fields[SPECVERSION].kind != DBK_JSON_FAULT);
+    code = cloudevent ? read_cloudevent(fields, names->bytes, &event, err)
+                      : read_flat(fields, names->bytes, &event, err);
     if (code == DAYBOOK_OK) {
         code = check_fields(&event, limits->identity, err);
     }
@@ -350,4 +451,30 @@ enum daybook_code daybook_event_from_json(struct daybook_bytes json,
         *ret_event = event;
     }
     return code;
+}
+
+enum daybook_code daybook_event_from_json(struct daybook_bytes json,
+                                          const struct daybook_event_limits *limits,
+                                          struct daybook_event_names *names,
+                                          struct daybook_event *ret_event,
+                                          struct daybook_error *err)
+{
+    return dbk_event_read(json, DBK_EVENT_ANY, limits, names, ret_event, err);
+}
+
+bool dbk_record_is_cloudevent(struct daybook_bytes record)
+{
+    struct dbk_json_walk walk;
+    struct dbk_json_item item;
+    bool version = false;
+    if (!dbk_json_walk_init(&walk, record) || !walk.object) {
+        return false;
+    }
+    while (dbk_json_walk_next(&walk, &item)) {
+        if (dbk_json_string_is(item.name, member_names[REQUEST_ID])) {
+            return false;
+        }
+        version = version || dbk_json_string_is(item.name, member_names[SPECVERSION]);
+    }
+    return version;
 }

@@ -14,6 +14,7 @@
 
 #include <daybook/event.h>
 
+#include "event/form.h"
 #include "event/ndjson.h"
 #include "event/request_id.h"
 
@@ -713,6 +714,116 @@ static void test_ndjson_in_parts(void **state)
     }
 }
 
+/* ---- CloudEvents ------------------------------------------------------------------------------ */
+
+#define CE "\"specversion\":\"1.0\",\"type\":\"t\",\"id\":\"id-1\""
+
+static void reads_cloudevent(const char *json, enum dbk_event_form form, enum daybook_code code,
+                             const char *want)
+{
+    struct daybook_event_names names;
+    struct daybook_event event = {.request_id = {NULL, 0}};
+    struct daybook_error err = {0};
+    char got[512];
+    enum daybook_code is = dbk_event_read(text(json), form, &any, &names, &event, &err);
+    (void)snprintf(got, sizeof got, "%s", err.message);
+    if (is == DAYBOOK_OK) {
+        (void)snprintf(got, sizeof got, "%.*s|%.*s|%.*s|%lld", (int)event.request_id.len,
+                       event.request_id.data, (int)event.name_space.len, event.name_space.data,
+                       (int)event.subject.len, event.subject.data,
+                       event.observed_at_us == DAYBOOK_TIME_UNSET
+                           ? 0LL
+                           : (long long)(event.observed_at_us / 1000000));
+        assert_int_equal(event.record.len, strlen(json));
+    }
+    if (is != code || strstr(got, want) == NULL) {
+        fail_msg("%s: %s \"%s\" instead of %s \"%s\"", json, daybook_code_name(is), got,
+                 daybook_code_name(code), want);
+    }
+    /* A refused one has a name too. */
+    if (is == DAYBOOK_INVALID_EVENT && strstr(json, CE) != NULL &&
+        strstr(json, "request_id") == NULL) {
+        assert_int_equal(event.request_id.len, 4);
+    }
+}
+
+static void test_E2_a_cloudevent_has_its_own_names(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *json;
+        enum daybook_code code;
+        const char *want;
+    } cases[] = {
+        {"{" CE ",\"source\":\"/s\",\"subject\":\"k\"}", DAYBOOK_OK, "id-1|/s|k|0"},
+        {"{" CE ",\"source\":\"/s\",\"subject\":\"k\",\"namespace\":\"n\"}", DAYBOOK_OK,
+         "id-1|n|k|0"},
+        {"{" CE ",\"source\":\"/\\u0073\",\"subject\":\"\\u006b\",\"namespace\":null,"
+         "\"time\":\"2026-01-02T03:04:05Z\",\"data\":{\"id\":1,\"request_id\":2}}",
+         DAYBOOK_OK, "id-1|/s|k|1767323045"},
+        {"{" CE ",\"source\":\"/s\",\"subject\":\"k\",\"time\":null}", DAYBOOK_OK, "|0"},
+        {"{" CE ",\"source\":\"/s\"}", DAYBOOK_INVALID_EVENT, "no subject"},
+        {"{" CE ",\"subject\":\"k\"}", DAYBOOK_INVALID_EVENT, "no source"},
+        {"{" CE ",\"source\":\"\",\"subject\":\"k\"}", DAYBOOK_INVALID_EVENT, "no source"},
+        {"{" CE ",\"source\":\"/s\",\"subject\":\"k\",\"time\":5}", DAYBOOK_INVALID_EVENT,
+         "time has to be"},
+        {"{" CE ",\"source\":\"/s\",\"subject\":\"k\",\"time\":\"1999-01-01T00:00:00Z\"}",
+         DAYBOOK_INVALID_EVENT, "time: "},
+        {"{\"specversion\":\"0.3\",\"type\":\"t\",\"id\":\"i\",\"source\":\"/s\"}",
+         DAYBOOK_INVALID_EVENT, "specversion has to be"},
+        {"{\"specversion\":\"1.0\",\"id\":\"i\",\"source\":\"/s\",\"subject\":\"k\"}",
+         DAYBOOK_INVALID_EVENT, "no type"},
+        {"{\"specversion\":\"1.0\",\"type\":\"t\",\"source\":\"/s\",\"subject\":\"k\"}",
+         DAYBOOK_INVALID_EVENT, "no id"},
+        {"{" CE ",\"source\":\"/s\",\"subject\":\"k\",\"id\":\"b\"}", DAYBOOK_INVALID_EVENT,
+         "twice"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        reads_cloudevent(cases[i].json, DBK_EVENT_ANY, cases[i].code, cases[i].want);
+        reads_cloudevent(cases[i].json, DBK_EVENT_CLOUDEVENT, cases[i].code, cases[i].want);
+    }
+    /* A flat event may have members of these names; it is one by its request_id. */
+    static const char flat[] =
+        "{\"request_id\":\"r\",\"namespace\":\"n\",\"subject\":\"s\"," CE ",\"time\":5}";
+    reads_cloudevent(flat, DBK_EVENT_ANY, DAYBOOK_OK, "r|n|s|0");
+    reads_cloudevent(flat, DBK_EVENT_CLOUDEVENT, DAYBOOK_INVALID_EVENT, "request_id cannot be");
+    reads_cloudevent("{\"request_id\":\"r\",\"namespace\":\"n\",\"subject\":\"s\"}",
+                     DBK_EVENT_CLOUDEVENT, DAYBOOK_INVALID_EVENT, "request_id cannot be");
+    char json[600];
+    (void)snprintf(json, sizeof json, "{" CE ",\"subject\":\"k\",\"source\":\"%0300d\"}", 1);
+    reads_cloudevent(json, DBK_EVENT_ANY, DAYBOOK_INVALID_EVENT, "give the extension namespace");
+}
+
+static void test_E6_the_time_of_a_cloudevent_does_not_count(void **state)
+{
+    (void)state;
+#define CE_S CE ",\"source\":\"/s\",\"subject\":\"k\""
+    static const struct {
+        const char *a;
+        const char *b;
+        bool same;
+    } cases[] = {
+        {"{" CE_S ",\"time\":\"2026-01-02T03:04:05Z\"}",
+         "{\"time\":\"2026-01-02T03:04:06Z\"," CE_S "}", true},
+        {"{" CE_S "}", "{" CE_S ",\"time\":\"2026-01-02T03:04:06Z\"}", true},
+        {"{" CE_S ",\"data\":{\"time\":1}}", "{" CE_S ",\"data\":{\"time\":2}}", false},
+        {"{" CE_S ",\"x\":1,\"time\":\"2026-01-02T03:04:05Z\"}",
+         "{\"time\":\"2026-01-02T03:04:06Z\"," CE_S ",\"x\":2}", false},
+        /* In a flat event `time` is the producer's own. */
+        {"{\"request_id\":\"a\"," CE_S ",\"time\":1}", "{\"request_id\":\"a\"," CE_S ",\"time\":2}",
+         false},
+        {"{\"time\":1}", "{\"time\":2}", false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct daybook_event a = good();
+        struct daybook_event b = good();
+        a.record = text(cases[i].a);
+        b.record = text(cases[i].b);
+        assert_int_equal(daybook_event_same_fact(&a, &b), cases[i].same);
+        assert_int_equal(daybook_event_same_fact(&b, &a), cases[i].same);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -742,6 +853,8 @@ int main(void)
         cmocka_unit_test(test_E6_top_level_observed_at_does_not_count),
         cmocka_unit_test(test_E6_records_that_passed_no_check_are_never_the_same),
         cmocka_unit_test(test_ndjson_lines),
+        cmocka_unit_test(test_E2_a_cloudevent_has_its_own_names),
+        cmocka_unit_test(test_E6_the_time_of_a_cloudevent_does_not_count),
         cmocka_unit_test(test_ndjson_in_parts),
     };
     return cmocka_run_group_tests_name("event", tests, NULL, NULL);

@@ -12,9 +12,12 @@
 
 #include <string.h>
 
+#include "event/form.h"
 #include "json/json.h"
 
+/* When the usage was observed does not count: the one name in a flat record, the other in a CloudEvent. */
 static const struct daybook_bytes observed_at = {"observed_at", 11};
+static const struct daybook_bytes cloudevent_time = {"time", 4};
 
 enum lookup {
     LOOKUP_IN_STEP, /* so far both objects had the same order */
@@ -33,6 +36,7 @@ struct pair {
 };
 
 struct comparison {
+    bool cloudevents;       /* both are */
     struct daybook_bytes b; /* the whole record: offsets of names count from its first byte */
     struct dbk_json_names names;
     unsigned depth;
@@ -44,11 +48,18 @@ static bool bytes_equal(struct daybook_bytes a, struct daybook_bytes b)
     return a.len == b.len && (a.len == 0 || memcmp(a.data, b.data, a.len) == 0);
 }
 
+static bool is_left_out(const struct comparison *c, struct daybook_bytes name)
+{
+    return dbk_json_string_is(name, observed_at) ||
+           (c->cloudevents && dbk_json_string_is(name, cloudevent_time));
+}
+
 /* The next member or element that counts. */
-static bool next_item(struct dbk_json_walk *walk, unsigned depth, struct dbk_json_item *ret)
+static bool next_item(const struct comparison *c, struct dbk_json_walk *walk,
+                      struct dbk_json_item *ret)
 {
     while (dbk_json_walk_next(walk, ret)) {
-        if (depth > 1 || !walk->object || !dbk_json_string_is(ret->name, observed_at)) {
+        if (c->depth > 1 || !walk->object || !is_left_out(c, ret->name)) {
             return true;
         }
     }
@@ -60,11 +71,11 @@ static bool names_equal(const struct dbk_json_item *a, const struct dbk_json_ite
     return dbk_json_string_compare(a->name, b->name) == 0;
 }
 
-static uint64_t count_items(struct dbk_json_walk walk, unsigned depth)
+static uint64_t count_items(const struct comparison *c, struct dbk_json_walk walk)
 {
     struct dbk_json_item item;
     uint64_t count = 0;
-    while (next_item(&walk, depth, &item)) {
+    while (next_item(c, &walk, &item)) {
         count++;
     }
     return count;
@@ -77,7 +88,7 @@ static void leave_step(struct comparison *c, struct pair *pair)
     struct dbk_json_item item;
     pair->names_base = c->names.count;
     pair->lookup = LOOKUP_SORTED;
-    while (next_item(&walk, c->depth, &item)) {
+    while (next_item(c, &walk, &item)) {
         if (!dbk_json_names_add(&c->names, dbk_json_string_hash(item.name),
                                 (size_t)(item.name.data - c->b.data))) {
             c->names.count = pair->names_base;
@@ -104,7 +115,7 @@ static bool find_one_by_one(const struct comparison *c, const struct pair *pair,
                             const struct dbk_json_item *a, struct dbk_json_item *ret)
 {
     struct dbk_json_walk walk = pair->b_begin;
-    while (next_item(&walk, c->depth, ret)) {
+    while (next_item(c, &walk, ret)) {
         if (names_equal(a, ret)) {
             return true;
         }
@@ -117,7 +128,7 @@ static bool find_member(struct comparison *c, struct pair *pair, const struct db
                         struct dbk_json_item *ret)
 {
     if (pair->lookup == LOOKUP_IN_STEP) {
-        if (next_item(&pair->b, c->depth, ret) && names_equal(a, ret)) {
+        if (next_item(c, &pair->b, ret) && names_equal(a, ret)) {
             return true;
         }
         leave_step(c, pair);
@@ -131,14 +142,14 @@ static bool ends_alike(struct comparison *c, struct pair *pair)
 {
     struct dbk_json_item item;
     if (pair->lookup == LOOKUP_IN_STEP) {
-        return !next_item(&pair->b, c->depth, &item);
+        return !next_item(c, &pair->b, &item);
     }
     if (pair->lookup == LOOKUP_SORTED) {
         uint64_t count = c->names.count - pair->names_base;
         c->names.count = pair->names_base;
         return count == pair->taken;
     }
-    return count_items(pair->b_begin, c->depth) == pair->taken;
+    return count_items(c, pair->b_begin) == pair->taken;
 }
 
 static bool enter(struct comparison *c, struct daybook_bytes a, struct daybook_bytes b)
@@ -192,14 +203,14 @@ static bool step(struct comparison *c)
     struct pair *pair = &c->pairs[c->depth - 1];
     struct dbk_json_item a;
     struct dbk_json_item b;
-    if (!next_item(&pair->a, c->depth, &a)) {
+    if (!next_item(c, &pair->a, &a)) {
         if (!ends_alike(c, pair)) {
             return false;
         }
         c->depth--;
         return true;
     }
-    bool found = pair->a.object ? find_member(c, pair, &a, &b) : next_item(&pair->b, c->depth, &b);
+    bool found = pair->a.object ? find_member(c, pair, &a, &b) : next_item(c, &pair->b, &b);
     pair->taken++;
     return found && compare_values(c, &a, &b);
 }
@@ -207,6 +218,7 @@ static bool step(struct comparison *c)
 static bool records_equal(struct daybook_bytes a, struct daybook_bytes b)
 {
     struct comparison c;
+    c.cloudevents = dbk_record_is_cloudevent(a) && dbk_record_is_cloudevent(b);
     c.b = b;
     c.depth = 0;
     dbk_json_names_init(&c.names);

@@ -121,6 +121,21 @@ static void test_E6_the_same_fact_in_other_words(struct contract_world *world)
     assert_code(DAYBOOK_CONFLICT, append_event(world, &event).code);
 }
 
+static void test_E6_the_time_of_a_cloudevent_does_not_count(struct contract_world *world)
+{
+    struct daybook_event event = event_of(
+        "a", "k",
+        "{\"specversion\":\"1.0\",\"id\":\"a\",\"time\":\"2026-01-01T00:00:00Z\",\"n\":1}");
+
+    assert_code(DAYBOOK_OK, append_event(world, &event).code);
+    event.record =
+        text("{\"n\":1,\"time\":\"2026-01-02T00:00:00Z\",\"specversion\":\"1.0\",\"id\":\"a\"}");
+    assert_code(DAYBOOK_ALREADY_PRESENT, append_event(world, &event).code);
+    event.record =
+        text("{\"n\":2,\"time\":\"2026-01-01T00:00:00Z\",\"specversion\":\"1.0\",\"id\":\"a\"}");
+    assert_code(DAYBOOK_CONFLICT, append_event(world, &event).code);
+}
+
 static void test_E6_the_first_observation_wins(struct contract_world *world)
 {
     struct daybook_event event = event_of("a", "k", "{}");
@@ -177,6 +192,7 @@ static struct contract_test tests[] = {
     TEST(test_E4_a_record_of_the_largest_size),
     TEST(test_E5_observed_at_is_carried_through),
     TEST(test_E6_the_same_fact_in_other_words),
+    TEST(test_E6_the_time_of_a_cloudevent_does_not_count),
     TEST(test_E6_the_first_observation_wins),
     TEST(test_E6_large_numbers_are_told_apart),
     TEST(test_E7_rows_carry_their_version),
