@@ -10,14 +10,17 @@
 
 #define DBK_TYPE_JSON "application/json"
 #define DBK_TYPE_NDJSON "application/x-ndjson"
+#define DBK_TYPE_CLOUDEVENT "application/cloudevents+json"
+#define DBK_TYPE_CLOUDEVENTS "application/cloudevents-batch+json"
 #define DBK_TYPE_PROBLEM "application/problem+json"
 #define DBK_TYPE_METRICS "text/plain; version=0.0.4; charset=utf-8"
 
 struct dbk_answer {
     unsigned status;
-    const char *content_type; /* static */
+    const char *content_type; /* static; NULL: there is no body */
     unsigned retry_after_s;   /* 0: no such header */
     const char *allow;        /* static, with 405; NULL: no such header */
+    bool accepts_gzip;        /* with 415 for an encoding: says which are taken */
     uint64_t last_position;   /* of a listing, with `listing` */
     bool listing;
     bool more;

@@ -6,6 +6,7 @@
 #include <strings.h>
 
 #include "base/error.h"
+#include "daemon/target.h"
 #include "json/json.h"
 
 #define PREFIX "ce-"
@@ -44,15 +45,6 @@ static bool attribute_name(const char *header, char name[static NAME_BYTES_MAX])
     return strcmp(name, "data") != 0 && strcmp(name, "datacontenttype") != 0;
 }
 
-static int hex(char c)
-{
-    if (c >= '0' && c <= '9') {
-        return c - '0';
-    }
-    c = (char)(c | 0x20);
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* Takes a value out of its quotes (RFC 9110 5.6.4), if it stands in some. `buf` has room for it. */
 static struct daybook_bytes unquote(const char *value, char *buf)
 {
@@ -67,27 +59,6 @@ static struct daybook_bytes unquote(const char *value, char *buf)
         buf[out++] = value[i];
     }
     return (struct daybook_bytes){buf, out};
-}
-
-/* One round of percent-decoding, in place. False: a per cent sign without two digits. */
-static bool percent_decode(struct daybook_bytes *text, char *buf)
-{
-    size_t out = 0;
-    for (size_t i = 0; i < text->len; i++) {
-        char c = buf[i];
-        if (c == '%') {
-            int high = i + 2 < text->len ? hex(buf[i + 1]) : -1;
-            int low = i + 2 < text->len ? hex(buf[i + 2]) : -1;
-            if (high < 0 || low < 0) {
-                return false;
-            }
-            c = (char)(high * 16 + low);
-            i += 2;
-        }
-        buf[out++] = c;
-    }
-    text->len = out;
-    return true;
 }
 
 static bool is_utf8(struct daybook_bytes text)
@@ -105,7 +76,8 @@ static bool is_utf8(struct daybook_bytes text)
 void dbk_cloudevent_attribute(struct dbk_cloudevent *event, const char *name, const char *value)
 {
     char attribute[NAME_BYTES_MAX];
-    char buf[VALUE_BYTES_MAX];
+    char quoted[VALUE_BYTES_MAX];
+    char decoded[VALUE_BYTES_MAX];
     if (event->err.code != DAYBOOK_OK) {
         return;
     }
@@ -117,12 +89,13 @@ void dbk_cloudevent_attribute(struct dbk_cloudevent *event, const char *name, co
             name);
         return;
     }
-    if (strlen(value) >= sizeof buf) {
+    if (strlen(value) >= sizeof quoted) {
         (void)dbk_fail(&event->err, DAYBOOK_INVALID_EVENT, "the header %.80s is too long", name);
         return;
     }
-    struct daybook_bytes text = unquote(value, buf);
-    if (!percent_decode(&text, buf) || !is_utf8(text)) {
+    struct daybook_bytes text = unquote(value, quoted);
+    if (!dbk_percent_decode(text.data, text.len, decoded, sizeof decoded) ||
+        !is_utf8(bytes_of(decoded))) {
         (void)dbk_fail(
             &event->err, DAYBOOK_INVALID_EVENT,
             "the header %.80s is not percent-encoded UTF-8: write %% as %%25 and what is "
@@ -131,7 +104,7 @@ void dbk_cloudevent_attribute(struct dbk_cloudevent *event, const char *name, co
         return;
     }
     dbk_text_printf(&event->text, "%s\"%s\":", event->text.len == 0 ? "{" : ",", attribute);
-    dbk_text_json(&event->text, text);
+    dbk_text_json_str(&event->text, decoded);
 }
 
 /* ---- data ------------------------------------------------------------------------------------- */

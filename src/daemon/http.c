@@ -19,12 +19,12 @@
 #include "app/logline.h"
 #include "base/error.h"
 #include "daemon/admin.h"
+#include "daemon/body.h"
+#include "daemon/cloudevents.h"
 #include "daemon/listen.h"
 #include "daemon/operate.h"
 
 #define CONNECTION_BYTES_MAX (16u * 1024u)             /* request line and headers */
-#define BODY_FIRST_BYTES (16u * 1024u)                 /* a body grows from here */
-#define BODIES_BYTES_MAX (UINT64_C(512) * 1024 * 1024) /* of all bodies at once */
 #define DISCARD_BYTES_MAX (UINT64_C(64) * 1024 * 1024) /* read past a refusal, then cut */
 #define OPERATOR_HEADER "Daybook-Operator"
 #define FILES_BESIDE_CONNECTIONS 64u /* log, database, eventfds ... */
@@ -52,11 +52,10 @@ struct request {
     struct dbk_target target;
     enum request_state state;
     enum dbk_body_kind kind;
+    bool binary;   /* a CloudEvent whose attributes stand in the headers */
     bool has_body; /* one that is read */
     enum dbk_begun begun;
-    char *body;
-    size_t body_len;
-    size_t body_room;
+    struct dbk_body body;
     uint64_t discarded;
     uint64_t not_durable; /* events of the answer that were refused for want of durability */
     struct dbk_append *append;
@@ -91,8 +90,13 @@ static enum MHD_Result send_answer(struct request *request, struct dbk_answer *a
         free(data);
         return MHD_NO;
     }
-    (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE,
-                                  whole ? answer->content_type : DBK_TYPE_PROBLEM);
+    const char *type = whole ? answer->content_type : DBK_TYPE_PROBLEM;
+    if (type != NULL) {
+        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+    }
+    if (answer->accepts_gzip) {
+        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_ACCEPT_ENCODING, "gzip, identity");
+    }
     if (answer->retry_after_s > 0) {
         add_number_header(response, MHD_HTTP_HEADER_RETRY_AFTER, answer->retry_after_s);
     }
@@ -112,6 +116,12 @@ static enum MHD_Result send_answer(struct request *request, struct dbk_answer *a
     return result;
 }
 
+static bool is_append(const struct dbk_target *target)
+{
+    return (target->route == DBK_ROUTE_EVENTS || target->route == DBK_ROUTE_OPENMETER) &&
+           target->method == DBK_METHOD_POST;
+}
+
 static const char *header(struct request *request, const char *name)
 {
     return MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND, name);
@@ -119,69 +129,49 @@ static const char *header(struct request *request, const char *name)
 
 /* ---- bodies ---------------------------------------------------------------------------------- */
 
-static void forget_body(struct request *request)
-{
-    atomic_fetch_sub(&request->http->bodies_bytes, request->body_room);
-    free(request->body);
-    request->body = NULL;
-    request->body_len = 0;
-    request->body_room = 0;
-}
-
 /* From now on what still comes of the body is thrown away, and then the answer is sent. */
 static void refuse(struct request *request, unsigned status, const char *code, const char *detail)
 {
-    forget_body(request);
+    dbk_body_release(&request->body);
     dbk_answer_problem(&request->answer, status, code, detail);
     request->state = REQUEST_DISCARD;
 }
 
-static void refuse_too_large(struct request *request)
+/* The same for what the body itself came to. */
+static void refuse_for(struct request *request, const struct daybook_error *err)
 {
-    char detail[96];
-    (void)snprintf(detail, sizeof detail,
-                   "the body is larger than max_body_bytes (%" PRIu64 "): send it in parts",
-                   request->http->service->config->max_body_bytes);
-    refuse(request, 413, "too_large", detail);
+    struct dbk_append_counters *appends = &request->http->service->appends;
+    dbk_body_release(&request->body);
+    dbk_ingest_answer_refused(err, &request->answer);
+    if (is_append(&request->target)) {
+        atomic_fetch_add(&appends->outcomes[dbk_append_outcome_of(err->code)], 1);
+    }
+    request->state = REQUEST_DISCARD;
 }
 
-static bool make_room(struct request *request, size_t more)
+static void begin_body(struct request *request, enum dbk_encoding encoding)
 {
-    size_t need = request->body_len + more;
-    if (need <= request->body_room) {
-        return true;
+    struct daybook_error err = {0};
+    const char *length = header(request, MHD_HTTP_HEADER_CONTENT_LENGTH);
+    uint64_t most = request->http->service->config->max_body_bytes;
+    enum daybook_code code =
+        dbk_body_begin(&request->body, encoding, most, &request->http->bodies_bytes, &err);
+    if (code == DAYBOOK_OK && length != NULL &&
+        strtoull(length, NULL, 10) > request->body.arrives_max) {
+        code = dbk_fail(&err, DAYBOOK_TOO_LARGE,
+                        "the body is larger than max_body_bytes (%" PRIu64 "): send it in parts",
+                        most);
     }
-    size_t room = request->body_room == 0 ? BODY_FIRST_BYTES : request->body_room * 2;
-    while (room < need) {
-        room *= 2;
+    if (code != DAYBOOK_OK) {
+        refuse_for(request, &err);
     }
-    size_t added = room - request->body_room;
-    if (atomic_fetch_add(&request->http->bodies_bytes, added) + added > BODIES_BYTES_MAX) {
-        atomic_fetch_sub(&request->http->bodies_bytes, added);
-        return false;
-    }
-    char *body = realloc(request->body, room);
-    if (body == NULL) {
-        atomic_fetch_sub(&request->http->bodies_bytes, added);
-        return false;
-    }
-    request->body = body;
-    request->body_room = room;
-    return true;
 }
 
 static void take_body(struct request *request, const char *data, size_t len)
 {
-    if (len > request->http->service->config->max_body_bytes - request->body_len) {
-        refuse_too_large(request);
-    } else if (!make_room(request, len)) {
-        forget_body(request);
-        dbk_answer_undurable(&request->answer, DAYBOOK_NO_MEMORY,
-                             "too many bodies at once: repeat the request later");
-        request->state = REQUEST_DISCARD;
-    } else {
-        memcpy(request->body + request->body_len, data, len);
-        request->body_len += len;
+    struct daybook_error err = {0};
+    if (dbk_body_take(&request->body, data, len, &err) != DAYBOOK_OK) {
+        refuse_for(request, &err);
     }
 }
 
@@ -193,26 +183,58 @@ static bool is_type(const char *value, const char *type)
            (value[len] == '\0' || value[len] == ';' || value[len] == ' ' || value[len] == '\t');
 }
 
-static void check_post(struct request *request)
+/* What kind of body the headers announce; false: none that is taken. */
+static bool find_kind(struct request *request)
 {
     const char *type = header(request, MHD_HTTP_HEADER_CONTENT_TYPE);
+    static const struct {
+        const char *type;
+        enum dbk_body_kind kind;
+    } kinds[] = {{DBK_TYPE_CLOUDEVENT, DBK_BODY_CLOUDEVENT},
+                 {DBK_TYPE_CLOUDEVENTS, DBK_BODY_CLOUDEVENTS},
+                 {DBK_TYPE_NDJSON, DBK_BODY_NDJSON},
+                 {DBK_TYPE_JSON, DBK_BODY_JSON}};
+    bool structured = type != NULL && strncasecmp(type, "application/cloudevents", 23) == 0;
+    if (!structured &&
+        (header(request, "ce-specversion") != NULL || header(request, "ce-id") != NULL)) {
+        request->binary = true;
+        request->kind = DBK_BODY_CLOUDEVENT;
+        return true;
+    }
+    for (size_t i = 0; type != NULL && i < sizeof kinds / sizeof kinds[0]; i++) {
+        if (is_type(type, kinds[i].type)) {
+            request->kind = kinds[i].kind;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool find_encoding(struct request *request, enum dbk_encoding *ret)
+{
     const char *encoding = header(request, MHD_HTTP_HEADER_CONTENT_ENCODING);
-    const char *length = header(request, MHD_HTTP_HEADER_CONTENT_LENGTH);
-    if (type == NULL || (!is_type(type, DBK_TYPE_JSON) && !is_type(type, DBK_TYPE_NDJSON))) {
-        refuse(request, 415, "unsupported_media_type",
-               "Content-Type has to be application/json (one event or an array) or "
-               "application/x-ndjson (one a line)");
-        return;
+    *ret = DBK_ENCODING_NONE;
+    if (encoding == NULL || strcasecmp(encoding, "identity") == 0) {
+        return true;
     }
-    if (encoding != NULL && strcasecmp(encoding, "identity") != 0) {
+    *ret = DBK_ENCODING_GZIP;
+    return strcasecmp(encoding, "gzip") == 0 || strcasecmp(encoding, "x-gzip") == 0;
+}
+
+static void check_post(struct request *request)
+{
+    enum dbk_encoding encoding;
+    if (!find_kind(request)) {
         refuse(request, 415, "unsupported_media_type",
-               "this Content-Encoding is not taken: send the body as it is");
-        return;
-    }
-    request->kind = is_type(type, DBK_TYPE_NDJSON) ? DBK_BODY_NDJSON : DBK_BODY_JSON;
-    if (length != NULL &&
-        strtoull(length, NULL, 10) > request->http->service->config->max_body_bytes) {
-        refuse_too_large(request);
+               "Content-Type has to be application/json (one event or an array), "
+               "application/x-ndjson (one a line), application/cloudevents+json or "
+               "application/cloudevents-batch+json; a CloudEvent in binary mode has ce- headers");
+    } else if (!find_encoding(request, &encoding)) {
+        refuse(request, 415, "unsupported_media_type",
+               "this Content-Encoding is not taken: send the body as it is, or as gzip");
+        request->answer.accepts_gzip = true;
+    } else {
+        begin_body(request, encoding);
     }
 }
 
@@ -262,6 +284,34 @@ static enum MHD_Result refuse_body(struct request *request, struct dbk_append *a
     return send_answer(request, &answer);
 }
 
+static enum MHD_Result take_header(void *user, enum MHD_ValueKind kind, const char *name,
+                                   const char *value)
+{
+    (void)kind;
+    if (dbk_cloudevent_is_header(name)) {
+        dbk_cloudevent_attribute(user, name, value != NULL ? value : "");
+    }
+    return MHD_YES;
+}
+
+/* A CloudEvent in binary mode gets its structured form, which is the record. */
+static enum daybook_code structure_body(struct request *request, struct daybook_error *err)
+{
+    struct dbk_cloudevent event = {0};
+    struct daybook_bytes body = {request->body.data, request->body.len};
+    size_t len = 0;
+    (void)MHD_get_connection_values(request->connection, MHD_HEADER_KIND, take_header, &event);
+    enum daybook_code code =
+        dbk_cloudevent_end(&event, header(request, MHD_HTTP_HEADER_CONTENT_TYPE), body, err);
+    if (code == DAYBOOK_OK) {
+        size_t room = event.text.capacity;
+        char *data = dbk_text_steal(&event.text, &len);
+        dbk_body_replace(&request->body, data, len, room);
+    }
+    dbk_text_release(&event.text);
+    return code;
+}
+
 /* The body is whole: take it apart and hand it to the journal. */
 static enum MHD_Result begin_append(struct request *request)
 {
@@ -272,16 +322,23 @@ static enum MHD_Result begin_append(struct request *request)
     if (append == NULL) {
         return MHD_NO;
     }
+    enum daybook_code code = dbk_body_end(&request->body, &err);
+    if (code == DAYBOOK_OK && request->binary) {
+        code = structure_body(request, &err);
+    }
     /* The append takes the body, and with it its part of the budget of all bodies. */
-    append->body = request->body;
-    append->body_bytes = request->body_room;
-    struct daybook_bytes body = {request->body, request->body_len};
-    request->body = NULL;
-    request->body_room = 0;
+    struct daybook_bytes body = {NULL, 0};
+    append->body = dbk_body_steal(&request->body, &body.len, &append->body_bytes);
+    body.data = append->body;
+    if (code != DAYBOOK_OK) {
+        return refuse_body(request, append, &err);
+    }
     append->started_us = dbk_monotonic_us();
     if (dbk_ingest_parse(body, request->kind, &limits, &append->ingest, &err) != DAYBOOK_OK) {
         return refuse_body(request, append, &err);
     }
+    append->ingest.dialect =
+        request->target.route == DBK_ROUTE_OPENMETER ? DBK_DIALECT_OPENMETER : DBK_DIALECT_DAYBOOK;
     if (append->ingest.event_count == 0) {
         return answer_without(request, append, DAYBOOK_OK, "");
     }
@@ -289,7 +346,7 @@ static enum MHD_Result begin_append(struct request *request)
     if (append->results == NULL) {
         return answer_without(request, append, DAYBOOK_NO_MEMORY, "no memory: repeat the request");
     }
-    enum daybook_code code = dbk_append_reserve(service, request->begun);
+    code = dbk_append_reserve(service, request->begun);
     if (code != DAYBOOK_OK) {
         return answer_without(request, append, code,
                               code == DAYBOOK_DRAINING
@@ -416,12 +473,10 @@ static enum MHD_Result begin_operate(struct request *request)
                                     .service = request->http->service,
                                     .desk = request->http->desk,
                                     .target = request->target,
-                                    .begun = request->begun,
-                                    .body = request->body,
-                                    .body_len = request->body_len};
-    atomic_fetch_sub(&request->http->bodies_bytes, request->body_room);
-    request->body = NULL;
-    request->body_room = 0;
+                                    .begun = request->begun};
+    size_t room = 0;
+    operate->body = dbk_body_steal(&request->body, &operate->body_len, &room);
+    atomic_fetch_sub(&request->http->bodies_bytes, room);
     if (read_query(request, &operate->query, &err) != DAYBOOK_OK) {
         dbk_operate_free(operate);
         dbk_answer_problem(&answer, 400, daybook_code_name(err.code), err.message);
@@ -477,6 +532,7 @@ static enum MHD_Result answer_now(struct request *request)
         dbk_text_str(&answer.body, "{\"status\":\"alive\"}\n");
         break;
     case DBK_ROUTE_EVENTS:
+    case DBK_ROUTE_OPENMETER:
     case DBK_ROUTE_EVENT:
     case DBK_ROUTE_REWIND:
     case DBK_ROUTE_QUARANTINE:
@@ -494,7 +550,7 @@ static enum MHD_Result answer_now(struct request *request)
 /* The whole request is there. */
 static enum MHD_Result answer_request(struct request *request)
 {
-    if (request->target.route == DBK_ROUTE_EVENTS && request->target.method == DBK_METHOD_POST) {
+    if (is_append(&request->target)) {
         return begin_append(request);
     }
     return dbk_operate_handles(&request->target) ? begin_operate(request) : answer_now(request);
@@ -519,6 +575,8 @@ static void check_operate(struct request *request)
     } else if (dbk_operate_has_body(&request->target) &&
                (type == NULL || !is_type(type, DBK_TYPE_JSON))) {
         refuse(request, 415, "unsupported_media_type", "Content-Type has to be application/json");
+    } else if (dbk_operate_has_body(&request->target)) {
+        begin_body(request, DBK_ENCODING_NONE);
     }
 }
 
@@ -527,7 +585,7 @@ static void aim(struct request *request, const char *url, const char *method)
     struct daybook_error err = {0};
     struct dbk_target *target = &request->target;
     enum daybook_code code = dbk_target_parse(url, method, target, &err);
-    bool append = target->route == DBK_ROUTE_EVENTS && target->method == DBK_METHOD_POST;
+    bool append = is_append(target);
     request->has_body = append || dbk_operate_has_body(target);
     if (code == DAYBOOK_NOT_FOUND) {
         refuse(request, 404, daybook_code_name(code), err.message);
@@ -642,7 +700,7 @@ static void completed(void *user, struct MHD_Connection *connection, void **con_
         atomic_fetch_add(&http->service->appends.unheard, request->not_durable);
     }
     dbk_operate_free(request->operate); /* resumed, and the connection broke */
-    forget_body(request);
+    dbk_body_release(&request->body);
     dbk_answer_release(&request->answer);
     free(request);
     *con_cls = NULL;

@@ -8,6 +8,7 @@
 
 #include "base/assert.h"
 #include "base/error.h"
+#include "event/form.h"
 #include "event/ndjson.h"
 #include "json/json.h"
 
@@ -101,7 +102,9 @@ static bool take_event(struct dbk_ingest *ingest, struct daybook_bytes json, uin
     struct daybook_error err = {0};
     memset(&event, 0, sizeof event);
     struct dbk_item item = {.line = line};
-    item.code = daybook_event_from_json(json, limits, &names, &event, &err);
+    bool cloudevent = ingest->kind == DBK_BODY_CLOUDEVENT || ingest->kind == DBK_BODY_CLOUDEVENTS;
+    item.code = dbk_event_read(json, cloudevent ? DBK_EVENT_CLOUDEVENT : DBK_EVENT_ANY, limits,
+                               &names, &event, &err);
     if (item.code == DAYBOOK_NO_MEMORY || !keep_name(ingest, &names, &event.request_id)) {
         return false;
     }
@@ -187,7 +190,8 @@ enum daybook_code dbk_ingest_parse(struct daybook_bytes body, enum dbk_body_kind
                                    struct dbk_ingest *ingest, struct daybook_error *err)
 {
     *ingest = (struct dbk_ingest){.kind = kind};
-    ingest->many = kind == DBK_BODY_NDJSON || begins_array(body);
+    ingest->many = kind == DBK_BODY_NDJSON || kind == DBK_BODY_CLOUDEVENTS ||
+                   (kind == DBK_BODY_JSON && begins_array(body));
     if (kind == DBK_BODY_NDJSON) {
         return parse_lines(body, limits, ingest, err);
     }
@@ -386,8 +390,12 @@ static void write_errors(const struct dbk_ingest *ingest,
 }
 
 /* The status of many, as docs/HTTP.md has it. */
-static unsigned status_of(const struct tally *tally)
+static unsigned status_of(const struct tally *tally, enum dbk_dialect dialect)
 {
+    if (dialect == DBK_DIALECT_OPENMETER) {
+        /* Its clients read no body of a success: whatever is not durable has to be an error. */
+        return tally->failed == 0 ? 204 : tally->undurable > 0 ? 503 : 422;
+    }
     if (tally->failed == 0) {
         return 200;
     }
@@ -407,18 +415,27 @@ static void answer_many(const struct dbk_ingest *ingest,
     struct tally tally = {0};
     struct dbk_text errors = {0};
     write_errors(ingest, results, instead, detail, &errors, &tally);
-    answer->status = status_of(&tally);
+    answer->status = status_of(&tally, ingest->dialect);
     answer->content_type = DBK_TYPE_JSON;
     answer->not_durable = tally.undurable;
+    if (answer->status == 204) {
+        answer->content_type = NULL;
+        dbk_text_release(&errors);
+        return;
+    }
+    bool some = tally.failed < ingest->item_count;
     struct dbk_text *text = &answer->body;
     if (answer->status == 422) {
-        dbk_answer_problem_open(answer, 422, "all_refused",
-                                "no event of the body can be stored: see errors");
+        dbk_answer_problem_open(answer, 422, some ? "some_refused" : "all_refused",
+                                some ? "some events of the body cannot be stored: see errors"
+                                     : "no event of the body can be stored: see errors");
         dbk_text_char(text, ',');
     } else if (answer->status == 503) {
         answer->retry_after_s = dbk_retry_after_s(tally.first_undurable);
-        dbk_answer_problem_open(answer, 503, daybook_code_http_name(tally.first_undurable),
-                                "no event of the body is known to be durable: repeat the request");
+        dbk_answer_problem_open(
+            answer, 503, daybook_code_http_name(tally.first_undurable),
+            some ? "some events of the body are not known to be durable: repeat the request"
+                 : "no event of the body is known to be durable: repeat the request");
         dbk_text_printf(text, ",\"reason\":\"%s\",", daybook_code_name(tally.first_undurable));
     } else {
         dbk_text_char(text, '{');
@@ -440,5 +457,10 @@ void dbk_ingest_answer(const struct dbk_ingest *ingest, const struct daybook_app
     }
     char buf[192];
     struct outcome o = outcome_of(&ingest->items[0], results, instead, detail, buf, sizeof buf);
+    if (ingest->dialect == DBK_DIALECT_OPENMETER &&
+        (o.code == DAYBOOK_OK || o.code == DAYBOOK_ALREADY_PRESENT)) {
+        answer->status = 204;
+        return;
+    }
     answer_one(&ingest->items[0], &o, answer);
 }

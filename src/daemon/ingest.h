@@ -16,7 +16,18 @@
 #define DBK_BODY_EVENTS_MAX                                                                        \
     131072u /* of one body; errors listed in an answer are bounded by it too */
 
-enum dbk_body_kind { DBK_BODY_JSON, DBK_BODY_NDJSON };
+enum dbk_body_kind {
+    DBK_BODY_JSON,       /* one event, or an array */
+    DBK_BODY_NDJSON,     /* one a line */
+    DBK_BODY_CLOUDEVENT, /* one, structured; or binary, once it was given that form */
+    DBK_BODY_CLOUDEVENTS /* an array of them */
+};
+
+/* Whose statuses an answer has. */
+enum dbk_dialect {
+    DBK_DIALECT_DAYBOOK,
+    DBK_DIALECT_OPENMETER /* 204 when every event is durable; else an error, for one as for many */
+};
 
 /* One event of a body, good or bad. */
 struct dbk_item {
@@ -33,6 +44,7 @@ struct dbk_arena_chunk;
 /* A body taken apart. Events borrow from the body and from `chunks`. */
 struct dbk_ingest {
     enum dbk_body_kind kind;
+    enum dbk_dialect dialect; /* DAYBOOK, until the caller says otherwise */
     bool many;
     struct dbk_item *items;
     size_t item_count;

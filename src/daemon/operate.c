@@ -33,6 +33,7 @@ bool dbk_operate_changes(const struct dbk_target *target)
     case DBK_ROUTE_QUARANTINED:
         return target->method == DBK_METHOD_DELETE;
     case DBK_ROUTE_EVENTS:
+    case DBK_ROUTE_OPENMETER:
     case DBK_ROUTE_EVENT:
     case DBK_ROUTE_STATS:
     case DBK_ROUTE_CONSUMERS:
@@ -647,6 +648,7 @@ static enum daybook_code dispatch(struct dbk_operate *op, struct daybook_journal
     case DBK_ROUTE_OPERATIONS:
         return list_operations(op, journal, err);
     case DBK_ROUTE_EVENTS:
+    case DBK_ROUTE_OPENMETER:
     case DBK_ROUTE_STATS:
     case DBK_ROUTE_CONSUMERS:
     case DBK_ROUTE_METRICS:

@@ -27,6 +27,7 @@ struct row {
 /* The first row whose path fits and which takes the method counts; else the first whose path fits. */
 static const struct row rows[] = {
     {DBK_ROUTE_EVENTS, {"v1", "events"}, READS ", POST", true, true, false},
+    {DBK_ROUTE_OPENMETER, {"api", "v1", "events"}, "POST", false, true, false},
     {DBK_ROUTE_EVENT, {"v1", "events", REQUEST_ID}, READS, true, false, false},
     {DBK_ROUTE_STATS, {"v1", "stats"}, READS, true, false, false},
     {DBK_ROUTE_CONSUMERS, {"v1", "consumers"}, READS, true, false, false},

@@ -10,6 +10,7 @@
 
 enum dbk_route {
     DBK_ROUTE_EVENTS,
+    DBK_ROUTE_OPENMETER, /* events, as clients of OpenMeter send them */
     DBK_ROUTE_EVENT,
     DBK_ROUTE_STATS,
     DBK_ROUTE_CONSUMERS,
