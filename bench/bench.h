@@ -136,6 +136,7 @@ void bench_claim(struct bench *bench);
 void bench_sqlite(struct bench *bench);
 void bench_worker(struct bench *bench);
 void bench_caller(struct bench *bench);
+void bench_consumers(struct bench *bench);
 void bench_memory(struct bench *bench);
 void bench_start(struct bench *bench);
 void bench_http(struct bench *bench);

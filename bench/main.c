@@ -31,10 +31,11 @@ static const struct suite {
 } suites[] = {
     {"append", bench_append, "durable appends of 1, 16 and 64 threads"},
     {"batch", bench_batch, "durable appends of 4 threads in batches of 256"},
-    {"claim", bench_claim, "claim and acknowledge at backlogs of 1,000 and 200,000"},
+    {"claim", bench_claim, "claim and acknowledge at backlogs of 10,000, 1,000,000 and 5,000,000"},
     {"sqlite", bench_sqlite, "delivery into SQLite"},
     {"worker", bench_worker, "the delivery worker itself: a destination that costs nothing"},
     {"caller", bench_caller, "20,000 events of one caller, 20 ms a call of the destination"},
+    {"consumers", bench_consumers, "durable appends beside three consumers instead of one"},
     {"memory", bench_memory, "resident bytes of a pending event"},
     {"start", bench_start, "from open to ready with 300,000 stored events"},
     {"http", bench_http, "one event a request over 64 connections"},

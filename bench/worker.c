@@ -8,6 +8,7 @@
  * (C4b): what counts is how many events one round trip moves, and that their order is kept.
  */
 #include "bench.h"
+#include "empty_sink.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -36,59 +37,6 @@ enum { CALLER_EVENTS = 20000, CALLER_QUICK = 500, SINGLE_EVENTS = 100, RUN = 32,
 
 static const char consumer[] = "billing";
 
-static void sleep_ns(long ns)
-{
-    struct timespec time = {.tv_nsec = ns};
-    (void)nanosleep(&time, NULL);
-}
-
-/* ---- destinations ---------------------------------------------------------------------------------- */
-
-struct empty_sink {
-    struct daybook_sink head;
-    long call_ns;  /* what a call takes */
-    bool in_order; /* ids are the numbers from 0 on, in this order and each once */
-    size_t most;   /* rows of a call */
-    _Atomic uint64_t rows;
-};
-
-static void check_order(const struct daybook_row *row, uint64_t expected)
-{
-    char id[24];
-    int len = snprintf(id, sizeof id, "%" PRIu64, expected);
-    struct daybook_bytes got = row->event.request_id;
-
-    if (got.len != (size_t)len || memcmp(got.data, id, got.len) != 0) {
-        bench_die("event %s was due, %.*s came", id, (int)got.len, got.data);
-    }
-}
-
-static void sink_write(struct daybook_sink *head, const struct daybook_row *rows, size_t count,
-                       int64_t deadline_us, struct daybook_answer *ret_answer)
-{
-    struct empty_sink *sink = (struct empty_sink *)head;
-    uint64_t before = atomic_load(&sink->rows);
-
-    (void)deadline_us;
-    if (sink->call_ns > 0) {
-        sleep_ns(sink->call_ns);
-    }
-    for (size_t i = 0; sink->in_order && i < count; i++) {
-        check_order(&rows[i], before + i);
-    }
-    sink->most = count > sink->most ? count : sink->most;
-    atomic_store(&sink->rows, before + count);
-    ret_answer->kind = DAYBOOK_ANSWER_ACCEPTED;
-}
-
-static void sink_ignore(struct daybook_sink *head)
-{
-    (void)head;
-}
-
-static const struct daybook_sink_ops sink_ops = {
-    .kind = "empty", .write = sink_write, .interrupt = sink_ignore, .close = sink_ignore};
-
 static void wait_until_drained(struct daybook_journal *journal, struct empty_sink *sink,
                                uint64_t rows)
 {
@@ -96,7 +44,7 @@ static void wait_until_drained(struct daybook_journal *journal, struct empty_sin
     struct daybook_error err = {0};
 
     while (atomic_load(&sink->rows) < rows) {
-        sleep_ns(LOOK_NS);
+        empty_sink_sleep(LOOK_NS);
     }
     do {
         bench_check(daybook_journal_consumer_stats(journal, consumer, bench_now_us(), &stats, &err),
@@ -114,7 +62,6 @@ static double deliver(struct daybook_journal *journal, struct empty_sink *sink, 
     struct daybook_drain_report report;
     struct daybook_error err = {0};
 
-    sink->head.ops = &sink_ops;
     struct daybook_worker_options options = {.consumer = consumer,
                                              .claim_batch = CLAIM_EVENTS,
                                              .key_run = key_run,
@@ -148,9 +95,10 @@ struct queue {
 static double run_worker(void *user, double seconds)
 {
     struct queue *q = user;
-    struct empty_sink sink = {.call_ns = 0};
+    struct empty_sink sink;
 
     (void)seconds; /* rows, not time: what waits is delivered whole */
+    empty_sink_init(&sink);
     bench_journal_fill(q->journal, q->rows, BENCH_EVENT_BYTES, KEYS, q->seed++);
     return (double)q->rows / deliver(q->journal, &sink, RUN, q->rows);
 }
@@ -244,8 +192,11 @@ static double caller_rate(const struct bench *bench, const char *name, uint32_t 
                           uint64_t events, size_t *ret_most)
 {
     struct daybook_journal *journal = bench_journal_open(bench, name, EVENTS_MAX);
-    struct empty_sink sink = {.call_ns = (long)CALL_MS * 1000000, .in_order = true};
+    struct empty_sink sink;
 
+    empty_sink_init(&sink);
+    sink.call_ns = (long)CALL_MS * 1000000;
+    sink.in_order = true;
     append_of_one_caller(journal, events);
     double took = deliver(journal, &sink, key_run, events);
     bench_journal_close(journal);
