@@ -3,125 +3,11 @@
  * The worker's passes and turns over a journal, in moved time: no thread, no sleep. The clock is the
  * world's; a destination that takes long moves it. The engine is the first argument: test-worker log.
  */
-#include <daybook/worker.h>
+#include "delivery/bench.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "delivery/delivery.h"
-#include "harness/script_sink.h"
-#include "harness/troubled_journal.h"
-#include "harness/world.h"
-
-#define CONSUMER "billing"
-#define LEASE_MS 30000u
-#define POLL_US 250000
-#define SINKS 2u
-
-static const struct contract_engine *engine = &contract_memory;
-
-struct bench {
-    struct contract_world *world;
-    struct troubled_journal troubled;
-    struct daybook_worker_options options;
-    struct script_sink *sinks[SINKS];
-    struct daybook_sink *heads[SINKS];
-    struct daybook_worker *worker;
-    struct dbk_pass pass;
-
-    uint64_t counts[DAYBOOK_WORKER_MAINTAIN_FAILED + 1]; /* told of each kind: sums of `count` */
-    unsigned told[DAYBOOK_WORKER_MAINTAIN_FAILED + 1];
-    char message[256]; /* of the last notice that had one */
-    int64_t write_takes_us;
-    uint64_t values_left_out;
-    unsigned appended; /* by a destination that appends while it writes */
-};
-
-static int64_t now_of(void *user)
-{
-    const struct bench *b = user;
-
-    return b->world->now_us;
-}
-
-static void note(void *user, const struct daybook_worker_event *event)
-{
-    struct bench *b = user;
-
-    b->told[event->kind]++;
-    b->counts[event->kind] += event->count;
-    b->values_left_out += event->values_left_out;
-    assert_string_equal(event->consumer, CONSUMER);
-    if (event->message[0] != '\0') {
-        (void)snprintf(b->message, sizeof b->message, "%s", event->message);
-    }
-}
-
-static void take_time(void *user)
-{
-    struct bench *b = user;
-
-    pass(b->world, b->write_takes_us);
-}
-
-static int setup(void **state)
-{
-    const struct daybook_capacity capacity = world_capacity();
-    struct bench *b = calloc(1, sizeof *b);
-
-    assert_non_null(b);
-    b->world = world_new(engine, &capacity);
-    troubled_init(&b->troubled, b->world->journal);
-    for (size_t i = 0; i < SINKS; i++) {
-        b->sinks[i] = script_sink_new(i == 0 ? "ledger" : "archive");
-        b->heads[i] = &b->sinks[i]->head;
-        b->sinks[i]->user = b;
-    }
-    b->options = (struct daybook_worker_options){.consumer = CONSUMER,
-                                                 .claim_batch = 8,
-                                                 .key_run = 8,
-                                                 .lease_ms = LEASE_MS,
-                                                 .sinks = b->heads,
-                                                 .sink_count = 1,
-                                                 .now_us = now_of,
-                                                 .notify = note,
-                                                 .user = b};
-    *state = b;
-    return 0;
-}
-
-/* Makes the worker; until then a test may change the options. */
-static void begin(struct bench *b)
-{
-    assert_code(DAYBOOK_OK, daybook_worker_new(&b->troubled.head, &b->options, &b->worker, NULL));
-    enrol(b->world, CONSUMER);
-}
-
-static int teardown(void **state)
-{
-    struct bench *b = *state;
-
-    daybook_worker_free(b->worker);
-    for (size_t i = b->worker != NULL ? b->options.sink_count : 0; i < SINKS; i++) {
-        b->heads[i]->ops->close(b->heads[i]);
-    }
-    check_sums(b->world);
-    world_free(b->world);
-    free(b);
-    return 0;
-}
-
-static const struct dbk_pass *run_pass(struct bench *b)
-{
-    dbk_worker_pass(b->worker, &b->pass);
-    return &b->pass;
-}
-
-static struct daybook_consumer_stats backlog(struct bench *b)
-{
-    return figures(b->world, CONSUMER);
-}
 
 /* ---- passes ------------------------------------------------------------------------------------ */
 
@@ -511,21 +397,6 @@ static void test_L1_a_failed_claim_waits_for_the_poll(void **state)
     assert_string_equal(b->sinks[0]->accepted, "e");
 }
 
-/* Turns until the destination is written to again, in moved time. Returns how long that took. */
-static int64_t until_next_try(struct bench *b)
-{
-    int64_t began_us = b->world->disk->monotonic_us;
-    uint32_t writes = atomic_load(&b->sinks[0]->writes);
-
-    while (atomic_load(&b->sinks[0]->writes) == writes) {
-        struct dbk_turn turn = dbk_worker_turn(b->worker);
-        if (atomic_load(&b->sinks[0]->writes) == writes) {
-            pass(b->world, turn.until_us - b->world->disk->monotonic_us);
-        }
-    }
-    return b->world->disk->monotonic_us - began_us;
-}
-
 static void test_W13_an_outage_is_tried_small_and_ever_more_seldom(void **state)
 {
     struct bench *b = *state;
@@ -749,13 +620,11 @@ static void test_W11_a_timeout_above_a_third_of_the_lease_is_refused(void **stat
     assert_code(DAYBOOK_BAD_CONFIG, try_new(b, &err));
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, bench_setup, bench_teardown)
 
 int main(int argc, char **argv)
 {
-    if (argc > 1 && strcmp(argv[1], "log") == 0) {
-        engine = &contract_log;
-    }
+    bench_engine(argc, argv);
     const struct CMUnitTest tests[] = {
         TEST(test_W8_what_landed_is_acknowledged),
         TEST(test_C4_one_callers_events_arrive_in_order),
