@@ -63,23 +63,36 @@ static bool claim_or_start_anew(struct daybook_worker *w)
 
 /* ---- leases ------------------------------------------------------------------------------------ */
 
-/* Whether the row may still be written in this pass. */
+/* Whether the row may still be written in this pass, here or to the next destination. */
 static bool is_in_play(const struct daybook_worker *w, size_t row)
 {
-    enum dbk_row_state state = w->search.rows[row].state;
-
-    return state == DBK_ROW_READY || state == DBK_ROW_WAITING || w->search.confirming == row;
+    switch (w->search.rows[row].state) {
+    case DBK_ROW_READY:
+    case DBK_ROW_WAITING:
+    case DBK_ROW_HELD:
+        return true;
+    case DBK_ROW_TAKEN:
+        return w->search.stage + 1 < w->options.sink_count;
+    case DBK_ROW_REFUSED:
+    case DBK_ROW_BLAMED:
+    case DBK_ROW_LANDED:
+    case DBK_ROW_SPENT:
+    case DBK_ROW_CONDEMNED:
+    case DBK_ROW_UNWRITTEN:
+    case DBK_ROW_LEFT:
+        break;
+    }
+    return w->search.confirming == row;
 }
 
 /* Extends the leases of all that may still be written, so that a long search does not lose what waits.
- * Rows whose extension is refused leave. False: one of the write at hand did. */
-static bool extend_leases(struct daybook_worker *w, int64_t mono_us)
+ * Rows whose extension is refused leave. */
+static void extend_leases(struct daybook_worker *w, int64_t mono_us)
 {
     struct daybook_error err = {0};
     int64_t now_us = dbk_worker_now_us(w);
     int64_t lease_us = (int64_t)w->options.lease_ms * 1000;
     size_t count = 0;
-    size_t left = 0;
 
     for (size_t i = 0; i < w->search.count; i++) {
         if (is_in_play(w, i)) {
@@ -98,23 +111,45 @@ static bool extend_leases(struct daybook_worker *w, int64_t mono_us)
             w->leases[w->extended[i]] = (struct dbk_lease){mono_us + lease_us, now_us + lease_us};
         } else {
             dbk_search_leave(&w->search, w->extended[i]);
-            left++;
         }
     }
-    return left == 0;
 }
 
-/* No write starts on a lease that the write could outlive (W11): it is extended first. True: every row of
- * the write is held for long enough. */
-static bool hold_leases(struct daybook_worker *w)
+/* Whether something that may still be written would have less left after the next write than a write of its own
+ * needs. What is not ours any more cannot be kept. */
+static bool is_short_of_time(const struct daybook_worker *w, int64_t mono_us)
+{
+    for (size_t i = 0; i < w->search.count; i++) {
+        int64_t left_us = w->leases[i].end_us - mono_us;
+        if (left_us > 0 && left_us < 2 * w->write_timeout_us && is_in_play(w, i)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether every row of the write is held for as long as it may take. */
+static bool is_covered(const struct daybook_worker *w, enum dbk_ask ask, int64_t mono_us)
+{
+    for (size_t i = 0; ask == DBK_ASK_ROWS && i < w->search.write_count; i++) {
+        if (w->leases[w->search.write[i]].end_us - mono_us < w->write_timeout_us) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* No write starts on a lease that the write could outlive (W11): it is extended first. Nothing is extended
+ * while a write is out, so that one that hangs is not kept alive. True: every row of the write is held for long
+ * enough. */
+static bool hold_leases(struct daybook_worker *w, enum dbk_ask ask)
 {
     int64_t mono_us = dbk_worker_mono_us(w);
-    bool short_of_time = false;
 
-    for (size_t i = 0; i < w->search.write_count; i++) {
-        short_of_time |= w->leases[w->search.write[i]].end_us - mono_us < w->write_timeout_us;
+    if (is_short_of_time(w, mono_us) || !is_covered(w, ask, mono_us)) {
+        extend_leases(w, mono_us);
     }
-    return !short_of_time || extend_leases(w, mono_us);
+    return is_covered(w, ask, mono_us);
 }
 
 /* ---- write ------------------------------------------------------------------------------------- */
@@ -194,7 +229,7 @@ static enum written write_all(struct daybook_worker *w)
     while ((ask = dbk_search_next(&w->search)) != DBK_ASK_NOTHING) {
         enum written written = WRITTEN_CUT;
         if (!is_past_stop(w)) {
-            if (ask == DBK_ASK_ROWS && !hold_leases(w)) {
+            if (!hold_leases(w, ask)) {
                 continue;
             }
             written = write_once(w, ask);

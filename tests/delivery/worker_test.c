@@ -260,7 +260,7 @@ static void test_W11_a_lease_is_extended_before_a_write_it_could_not_cover(void 
     assert_int_equal(run_pass(b)->acknowledged, 2);
     assert_int_equal(atomic_load(&b->troubled.calls[TROUBLED_EXTEND]), 1);
     /* And not where the lease covers it. */
-    b->write_takes_us = 20 * SECOND_US;
+    b->write_takes_us = 10 * SECOND_US;
     put_many(b->world, "f", 2, NULL);
     assert_int_equal(run_pass(b)->acknowledged, 2);
     assert_int_equal(atomic_load(&b->troubled.calls[TROUBLED_EXTEND]), 1);
@@ -280,6 +280,91 @@ static void test_W11_what_cannot_be_held_leaves_the_pass(void **state)
     assert_int_equal(atomic_load(&b->troubled.calls[TROUBLED_RELINQUISH]), 0);
     b->write_takes_us = 0;
     assert_int_equal(run_pass(b)->acknowledged, 2);
+}
+
+static void lose_one_while_writing(void *user)
+{
+    struct bench *b = user;
+
+    pass(b->world, b->write_takes_us);
+    assert_code(DAYBOOK_OK, discard(b->world, CONSUMER, "e1"));
+}
+
+static void test_W11_who_cannot_be_held_leaves_and_the_others_go_on(void **state)
+{
+    struct bench *b = *state;
+
+    b->options.sink_count = 2;
+    begin(b);
+    enrol(b->world, "audit"); /* so that what is discarded is not forgotten */
+    b->sinks[0]->on_write = lose_one_while_writing;
+    b->write_takes_us = 25 * SECOND_US;
+    put_many(b->world, "e", 3, NULL);
+    assert_int_equal(run_pass(b)->landed, 2);
+    assert_string_equal(b->sinks[1]->offered, "[e2 e3]");
+    assert_int_equal(b->pass.acknowledged, 2);
+    assert_int_equal(atomic_load(&b->troubled.calls[TROUBLED_EXTEND]), 1);
+    assert_int_equal(atomic_load(&b->troubled.calls[TROUBLED_RELINQUISH]), 0);
+}
+
+static void hang_past_the_lease(void *user)
+{
+    struct bench *b = user;
+
+    /* Its deadline lies within the lease, and nobody prolongs that while it is out. */
+    assert_true(b->sinks[0]->deadline_us <=
+                b->world->disk->monotonic_us + (int64_t)LEASE_MS * 1000 / 3);
+    pass(b->world, LEASE_US - 1);
+    assert_int_equal(claim(b->world, CONSUMER, 9), 0);
+    pass(b->world, 1);
+    assert_int_equal(atomic_load(&b->troubled.calls[TROUBLED_EXTEND]), 0);
+    assert_int_equal(claim(b->world, CONSUMER, 9), 2); /* somebody else's from now on */
+}
+
+static void test_W11_a_write_that_hangs_is_not_kept_alive(void **state)
+{
+    struct bench *b = *state;
+
+    begin(b);
+    b->sinks[0]->on_write = hang_past_the_lease;
+    script_answer(b->sinks[0], DAYBOOK_ANSWER_UNAVAILABLE);
+    put_many(b->world, "e", 2, NULL);
+    assert_int_equal(run_pass(b)->landed, 0);
+    assert_int_equal(atomic_load(&b->troubled.calls[TROUBLED_EXTEND]), 0);
+    assert_int_equal(backlog(b).in_flight, 2); /* the other one's leases stand */
+}
+
+static void test_W11_a_long_search_keeps_what_waits(void **state)
+{
+    struct bench *b = *state;
+
+    begin(b);
+    b->sinks[0]->on_write = take_time;
+    b->write_takes_us = 10 * SECOND_US; /* each as long as a write may take */
+    for (int i = 0; i < 5; i++) {
+        script_answer(b->sinks[0], i % 2 == 0 ? DAYBOOK_ANSWER_REFUSED : DAYBOOK_ANSWER_ACCEPTED);
+    }
+    put_many(b->world, "e", 4, NULL);
+    assert_int_equal(run_pass(b)->landed, 3);
+    assert_memory_equal(b->sinks[0]->offered, "[e1 e2 e3 e4][e1 e2][e3 e4][e3][e4]", 35);
+    assert_int_equal(b->pass.acknowledged, 3);
+}
+
+/* What the first destination has is not lost by the time that the search at it takes. */
+static void test_W11_a_long_search_keeps_what_the_next_destination_waits_for(void **state)
+{
+    struct bench *b = *state;
+
+    b->options.sink_count = 2;
+    begin(b);
+    b->sinks[0]->on_write = take_time;
+    b->write_takes_us = 10 * SECOND_US;
+    for (int i = 0; i < 5; i++) {
+        script_answer(b->sinks[0], i % 2 == 0 ? DAYBOOK_ANSWER_REFUSED : DAYBOOK_ANSWER_ACCEPTED);
+    }
+    put_many(b->world, "e", 4, NULL);
+    assert_int_equal(run_pass(b)->landed, 3);
+    assert_string_equal(b->sinks[1]->accepted, "e1 e2 e3");
 }
 
 /* ---- turns ------------------------------------------------------------------------------------- */
@@ -642,6 +727,10 @@ int main(int argc, char **argv)
         TEST(test_W11_a_write_has_its_timeout),
         TEST(test_W11_a_lease_is_extended_before_a_write_it_could_not_cover),
         TEST(test_W11_what_cannot_be_held_leaves_the_pass),
+        TEST(test_W11_who_cannot_be_held_leaves_and_the_others_go_on),
+        TEST(test_W11_a_write_that_hangs_is_not_kept_alive),
+        TEST(test_W11_a_long_search_keeps_what_waits),
+        TEST(test_W11_a_long_search_keeps_what_the_next_destination_waits_for),
         TEST(test_L2_maintenance_runs_on_a_worker_that_never_catches_up),
         TEST(test_L2_maintenance_never_runs_after_stop),
         TEST(test_L2_consumers_that_nobody_runs_are_named),
