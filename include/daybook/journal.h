@@ -230,6 +230,7 @@ enum daybook_quarantine_reason {
     DAYBOOK_REASON_REJECTED = 2,
     DAYBOOK_REASON_ATTEMPTS_EXHAUSTED = 3
 };
+#define DAYBOOK_QUARANTINE_REASONS 3u
 /** `"malformed"`, `"rejected"`, `"attempts_exhausted"`. Threads: any. */
 DAYBOOK_API const char *daybook_quarantine_reason_name(enum daybook_quarantine_reason reason);
 
@@ -257,6 +258,8 @@ struct daybook_consumer_stats {
         last_claim_at_us;   /**< of more than nothing; DAYBOOK_TIME_UNSET: not since the opening */
     uint64_t start;         /**< first position that counts; UINT64_MAX: waits for a time */
     uint64_t newer_version; /**< events that a newer build must deliver (C9) */
+    /** Quarantines of each reason (K4), by reason - 1, since the opening; released ones are not taken off. */
+    uint64_t quarantined_total[DAYBOOK_QUARANTINE_REASONS];
 };
 
 #define DAYBOOK_HISTOGRAM_BUCKETS 24u
@@ -287,6 +290,7 @@ struct daybook_journal_stats {
     uint64_t damaged;
     int64_t dedupe_window_us;      /**< age of the oldest stored id by its acceptance; at least 0 */
     uint64_t undeliverable_events; /**< stored, but found damaged */
+    uint64_t undeliverable_total;  /**< found damaged, since and by the opening */
     uint64_t oldest_position;      /**< 0: nothing stored */
     uint64_t newest_position;
     uint32_t consumers;

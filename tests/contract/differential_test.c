@@ -232,6 +232,10 @@ static void compare_consumer(struct pair *p, const char *name)
     (void)equal(p, "last_claim_at", o.last_claim_at_us, s.last_claim_at_us);
     (void)equal(p, "start", (int64_t)o.start, (int64_t)s.start);
     (void)equal(p, "newer_version", (int64_t)o.newer_version, (int64_t)s.newer_version);
+    for (unsigned i = 0; i < DAYBOOK_QUARANTINE_REASONS; i++) {
+        (void)equal(p, "quarantines", (int64_t)o.quarantined_total[i],
+                    (int64_t)s.quarantined_total[i]);
+    }
 }
 
 static void compare_read(struct pair *p, const char *what, enum daybook_where where)

@@ -89,6 +89,58 @@ static void test_S3_the_oldest_unresolved_age_counts_leased_events(struct contra
     assert_int_equal(s.oldest_pending_age_us, 0);
 }
 
+static void test_S4_quarantines_are_counted_once_by_their_reason(struct contract_world *world)
+{
+    struct daybook_delivery d;
+    const uint64_t *total;
+    struct daybook_consumer_stats stats;
+
+    need_operators(world);
+    put_many(world, "e", 4, NULL);
+    quarantine_next(world, "billing", "e1"); /* rejected */
+    assert_code(DAYBOOK_OK, release(world, "billing", "e1"));
+    d = claim_one(world, "billing");
+    assert_code(DAYBOOK_OK, quarantine(world, "billing", &d));
+    assert_code(DAYBOOK_OK,
+                quarantine(world, "billing", &d)); /* it is already: not counted again */
+    ack_next(world, "billing", "e2");
+    for (unsigned i = 0; i < 3; i++) {
+        assert_int_equal(claim(world, "billing", 9), 2);
+        pass(world, LEASE_US);
+    }
+    assert_int_equal(claim(world, "billing", 9), 0); /* e3 and e4 are condemned */
+    enrol(world, "audit");
+    stats = figures(world, "billing");
+    total = stats.quarantined_total;
+    assert_int_equal(total[DAYBOOK_REASON_REJECTED - 1], 2);
+    assert_int_equal(total[DAYBOOK_REASON_ATTEMPTS_EXHAUSTED - 1], 2);
+    assert_int_equal(total[DAYBOOK_REASON_MALFORMED - 1], 0);
+    assert_int_equal(figures(world, "audit").quarantined_total[DAYBOOK_REASON_REJECTED - 1], 0);
+    world_reopen(world, CONTRACT_KILLED); /* since the opening; the gauge is durable */
+    stats = figures(world, "billing");
+    assert_int_equal(total[DAYBOOK_REASON_REJECTED - 1], 0);
+    assert_int_equal(stats.quarantined, 3);
+}
+
+static void test_C7_damaged_events_are_counted(struct contract_world *world)
+{
+    struct daybook_journal_stats stats;
+
+    need_operators(world);
+    spoil(world, put(world, "a", "k"));
+    (void)put(world, "b", "k");
+    assert_int_equal(claim(world, "billing", 9), 0); /* "b" in the next claim (C4c) */
+    ack_next(world, "billing", "b");
+    stats = journal_figures(world);
+    assert_int_equal(stats.undeliverable_events, 1);
+    assert_int_equal(stats.undeliverable_total, 1);
+    assert_int_equal(figures(world, "billing").quarantined_total[DAYBOOK_REASON_MALFORMED - 1], 1);
+    assert_code(DAYBOOK_OK, discard(world, "billing", "a"));
+    stats = journal_figures(world);
+    assert_int_equal(stats.undeliverable_events, 0);
+    assert_int_equal(stats.undeliverable_total, 1);
+}
+
 static void test_S4_a_refused_append_moves_no_counter(struct contract_world *world)
 {
     struct daybook_journal_stats before;
@@ -204,6 +256,8 @@ static struct contract_test tests[] = {
     TEST(test_S1_an_age_is_never_negative),
     TEST(test_S2_an_unregistered_consumer_sees_everything_as_pending),
     TEST(test_S3_the_oldest_unresolved_age_counts_leased_events),
+    TEST(test_S4_quarantines_are_counted_once_by_their_reason),
+    TEST(test_C7_damaged_events_are_counted),
     TEST(test_S4_a_refused_append_moves_no_counter),
     TEST(test_S5_the_durable_counters_add_up),
     TEST(test_S5_discards_stay_counted_when_their_events_are_gone),

@@ -437,6 +437,19 @@ static void fill_batch(struct daybook_batch *batch, const struct dbk_walk *walk,
     batch->count = kept;
 }
 
+/* Counted once they are durable (S4). */
+static void note_condemned(struct dbk_log *log, uint32_t consumer, const uint64_t *by_reason)
+{
+    dbk_mutex_lock(&log->state_lock);
+    for (unsigned i = 0; i < DAYBOOK_QUARANTINE_REASONS; i++) {
+        if (by_reason[i] > 0) {
+            dbk_log_note_quarantines(log, consumer, (enum daybook_quarantine_reason)(i + 1),
+                                     by_reason[i]);
+        }
+    }
+    dbk_mutex_unlock(&log->state_lock);
+}
+
 /* What one claim may take so that its frames fit into one group. */
 static uint32_t claim_cap(const struct dbk_log *log, uint32_t events_max)
 {
@@ -528,6 +541,10 @@ enum daybook_code dbk_log_claim(struct daybook_journal *j, const struct daybook_
         level = stage_claim(log, walk, consumer, claim->lease_ms, now_us, &first_token);
     }
     fill_batch(batch, walk, first_token, now_us + (int64_t)claim->lease_ms * 1000);
+    uint64_t condemned[DAYBOOK_QUARANTINE_REASONS] = {0};
+    for (uint32_t i = 0; i < walk->condemned_count; i++) {
+        condemned[walk->condemned[i].reason - 1]++;
+    }
     dbk_walk_end(log->state, walk);
     walk_give_back(log, walk);
     if (!effect) {
@@ -537,6 +554,8 @@ enum daybook_code dbk_log_claim(struct daybook_journal *j, const struct daybook_
     code = dbk_stage_unlock_and_wait(log, level, deadline_us, err);
     if (code != DAYBOOK_OK) {
         batch->count = 0;
+    } else if (level == DBK_WAIT_SYNCED) {
+        note_condemned(log, consumer, condemned);
     }
     return code;
 }
@@ -687,6 +706,11 @@ enum daybook_code dbk_log_quarantine(struct daybook_journal *j, const char *cons
     code = dbk_stage_unlock_and_wait(log, DBK_WAIT_SYNCED, deadline_us, err);
     if (code == DAYBOOK_OK && decision.effect) {
         dbk_log_bump_changes(log);
+    }
+    if (code == DAYBOOK_OK && decision.effect && decision.code == DAYBOOK_OK) {
+        dbk_mutex_lock(&log->state_lock);
+        dbk_log_note_quarantines(log, id, reason, 1);
+        dbk_mutex_unlock(&log->state_lock);
     }
     if (code == DAYBOOK_OK && decision.code != DAYBOOK_OK) {
         return dbk_fail(err, decision.code, "event at position %llu: %s for consumer %s",

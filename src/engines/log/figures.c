@@ -139,7 +139,8 @@ void dbk_state_stats(const struct dbk_state *state, struct dbk_state_stats *ret)
     *ret = (struct dbk_state_stats){.stored_events = state->stored_count,
                                     .stored_bytes = state->stored_bytes,
                                     .oldest_accepted_at_us = DAYBOOK_TIME_UNSET,
-                                    .damaged_events = state->damaged_count};
+                                    .damaged_events = state->damaged_count,
+                                    .damaged_ever = state->damaged_ever};
     if (first != DBK_BITS_NONE) {
         uint32_t slot = dbk_bit_slot(state, first);
         uint32_t last = state->directory_count - 1; /* never a tombstone */

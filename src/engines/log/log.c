@@ -177,6 +177,7 @@ static enum daybook_code log_stats(struct daybook_journal *j, int64_t now_us,
         ret->dedupe_window_us = now_us - stats.oldest_accepted_at_us;
     }
     ret->undeliverable_events = stats.damaged_events;
+    ret->undeliverable_total = stats.damaged_ever;
     ret->oldest_position = stats.oldest_position;
     ret->newest_position = stats.newest_position;
     ret->groups = atomic_load(&log->groups);
@@ -184,20 +185,31 @@ static enum daybook_code log_stats(struct daybook_journal *j, int64_t now_us,
     return DAYBOOK_OK;
 }
 
-void dbk_log_note_claim(struct dbk_log *log, uint32_t consumer, int64_t now_us)
+/* [state] What is noted of a consumer; a place is found for one of which nothing is. */
+static struct dbk_since_opening *noted_of(struct dbk_log *log, uint32_t consumer)
 {
-    struct dbk_last_claim *slot = &log->last_claims[0];
+    struct dbk_since_opening *slot = &log->since_opening[0];
     for (unsigned i = 0; i < DAYBOOK_CONSUMERS_MAX; i++) {
-        if (log->last_claims[i].consumer == consumer) {
-            slot = &log->last_claims[i];
-            break;
+        if (log->since_opening[i].consumer == consumer) {
+            return &log->since_opening[i];
         }
-        if (log->last_claims[i].consumer == 0 && slot->consumer != 0) {
-            slot = &log->last_claims[i];
+        if (log->since_opening[i].consumer == 0 && slot->consumer != 0) {
+            slot = &log->since_opening[i];
         }
     }
-    slot->consumer = consumer;
-    slot->at_us = now_us;
+    *slot = (struct dbk_since_opening){.consumer = consumer, .at_us = DAYBOOK_TIME_UNSET};
+    return slot;
+}
+
+void dbk_log_note_claim(struct dbk_log *log, uint32_t consumer, int64_t now_us)
+{
+    noted_of(log, consumer)->at_us = now_us;
+}
+
+void dbk_log_note_quarantines(struct dbk_log *log, uint32_t consumer,
+                              enum daybook_quarantine_reason reason, uint64_t count)
+{
+    noted_of(log, consumer)->quarantined[reason - 1] += count;
 }
 
 static enum daybook_code log_consumer_stats(struct daybook_journal *j, const char *consumer,
@@ -212,8 +224,10 @@ static enum daybook_code log_consumer_stats(struct daybook_journal *j, const cha
     dbk_state_consumer_stats(log->state, id, now_us, ret);
     ret->last_claim_at_us = DAYBOOK_TIME_UNSET;
     for (unsigned i = 0; id != 0 && i < DAYBOOK_CONSUMERS_MAX; i++) {
-        if (log->last_claims[i].consumer == id) {
-            ret->last_claim_at_us = log->last_claims[i].at_us;
+        if (log->since_opening[i].consumer == id) {
+            ret->last_claim_at_us = log->since_opening[i].at_us;
+            memcpy(ret->quarantined_total, log->since_opening[i].quarantined,
+                   sizeof(ret->quarantined_total));
         }
     }
     dbk_mutex_unlock(&log->state_lock);

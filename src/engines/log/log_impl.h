@@ -156,12 +156,13 @@ struct dbk_log {
     uint64_t next_token;
     struct dbk_places places;
     struct dbk_walk *walks[DBK_WALKS_MAX];
-    struct dbk_last_claim {
-        uint32_t consumer;
-        int64_t at_us;
-    } last_claims[DAYBOOK_CONSUMERS_MAX];
-    int64_t brake_base_us;       /* P3: newest acceptance when .. */
-    int64_t brake_base_mono_us;  /* .. the monotonic clock stood here */
+    struct dbk_since_opening {
+        uint32_t consumer; /* 0: free */
+        int64_t at_us;     /* DAYBOOK_TIME_UNSET: none */
+        uint64_t quarantined[DAYBOOK_QUARANTINE_REASONS];
+    } since_opening[DAYBOOK_CONSUMERS_MAX]; /* what is known of consumers since the opening */
+    int64_t brake_base_us;                  /* P3: newest acceptance when .. */
+    int64_t brake_base_mono_us;             /* .. the monotonic clock stood here */
     int64_t brake_since_mono_us; /* when now first stood beyond; DAYBOOK_NO_DEADLINE: it does not */
     struct dbk_forget_list forget; /* scratch of a seal or a maintenance step */
     struct dbk_orphan *orphans;
@@ -368,6 +369,9 @@ enum daybook_code dbk_log_maintain(struct daybook_journal *j, int64_t now_us, in
                                    uint64_t *ret_pruned, struct daybook_error *err);
 /* [state] Remembers when a consumer claimed last, for its figures. */
 void dbk_log_note_claim(struct dbk_log *log, uint32_t consumer, int64_t now_us);
+/* [state] Events that this consumer quarantined, durably (S4). */
+void dbk_log_note_quarantines(struct dbk_log *log, uint32_t consumer,
+                              enum daybook_quarantine_reason reason, uint64_t count);
 /* Encodes what `list` holds as FORGET frames, one a reason. Returns the bytes. */
 size_t dbk_forget_frames(struct dbk_log *log, uint8_t *out, const struct dbk_forget_list *list,
                          const struct dbk_orphan *orphans, uint32_t orphan_count);

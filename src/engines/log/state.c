@@ -498,6 +498,7 @@ void dbk_state_publish(struct dbk_state *state, const struct dbk_event_meta *met
     state->newer_count += meta->newer ? 1 : 0;
     state->damaged[entry] |= meta->damaged ? dbk_slot_mask(slot) : 0;
     state->damaged_count += meta->damaged ? 1 : 0;
+    state->damaged_ever += meta->damaged ? 1 : 0;
     if (state->observed_min[entry] != DBK_OBSERVED_DIRTY &&
         meta->observed_at_us < state->observed_min[entry]) {
         state->observed_min[entry] = meta->observed_at_us;
@@ -654,5 +655,6 @@ void dbk_state_mark_damaged(struct dbk_state *state, uint64_t position)
     if (slot != 0 && !dbk_slot_damaged(state, slot)) {
         state->damaged[dbk_slot_entry(state, slot)] |= dbk_slot_mask(slot);
         state->damaged_count++;
+        state->damaged_ever++;
     }
 }

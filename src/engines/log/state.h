@@ -382,6 +382,7 @@ struct dbk_state_stats {
     uint64_t newest_position;
     int64_t oldest_accepted_at_us; /* DAYBOOK_TIME_UNSET: none stored */
     uint64_t damaged_events;
+    uint64_t damaged_ever; /* found so since dbk_state_new */
 };
 void dbk_state_stats(const struct dbk_state *state, struct dbk_state_stats *ret);
 /* The earliest expiry of a lease that counts as live, DAYBOOK_NO_DEADLINE: none. */

@@ -218,6 +218,7 @@ struct dbk_state {
     uint64_t stored_bytes;
     uint64_t newer_count;
     uint64_t damaged_count;
+    uint64_t damaged_ever; /* found so, forgotten since or not */
     struct dbk_counters counters;
     struct dbk_segment_count *segments;
     uint32_t segment_count;

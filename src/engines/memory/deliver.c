@@ -134,8 +134,10 @@ static bool next_of_key(const struct dbk_model *m, const enum walked *walked, si
     return taken < key_run;
 }
 
-static void condemn(struct model_mark *mark, enum daybook_quarantine_reason reason, int64_t now_us)
+static void condemn(struct model_consumer *consumer, struct model_mark *mark,
+                    enum daybook_quarantine_reason reason, int64_t now_us)
 {
+    consumer->quarantined_total[reason - 1]++;
     mark->resolution = MODEL_QUARANTINED;
     mark->lease.given = false;
     mark->reason = reason;
@@ -193,13 +195,14 @@ static void walk(struct dbk_model *m, struct model_consumer *consumer,
             continue;
         }
         if (mark->attempt >= hand_outs_max) {
-            condemn(mark, DAYBOOK_REASON_ATTEMPTS_EXHAUSTED, now_us);
+            condemn(consumer, mark, DAYBOOK_REASON_ATTEMPTS_EXHAUSTED, now_us);
             walked[i] = WALKED_CONDEMNED;
             batch->more = ++condemned == CONDEMNED_MAX;
         } else if (!dbk_model_batch_fits(batch, claim->bytes_max, dbk_model_event_bytes(event))) {
             batch->more = true; /* before it is read: whether it can be is not known yet */
         } else if (event->fitness == DBK_MODEL_MALFORMED) {
-            condemn(mark, DAYBOOK_REASON_MALFORMED, now_us);
+            condemn(consumer, mark, DAYBOOK_REASON_MALFORMED, now_us);
+            m->undeliverable_total += event->found_damaged ? 0 : 1;
             event->found_damaged = true;
             batch->more = ++condemned == CONDEMNED_MAX;
         } else {
@@ -376,7 +379,7 @@ enum daybook_code dbk_model_quarantine(struct dbk_model *m, const char *consumer
     if (words.len > 0) {
         memcpy(copy, words.data, words.len);
     }
-    condemn(mark, reason, now_us);
+    condemn(&m->consumers[dbk_model_find_consumer(m, consumer)], mark, reason, now_us);
     mark->words = copy;
     mark->words_len = (uint32_t)words.len;
     return DAYBOOK_OK;

@@ -55,6 +55,7 @@ struct model_consumer {
     int64_t start_at_us;   /* DAYBOOK_TIME_UNSET: `start` stands */
     uint64_t token_floor;  /* hand-outs below are from before the last rewind */
     int64_t last_claim_at; /* DAYBOOK_TIME_UNSET: not since the opening */
+    uint64_t quarantined_total[DAYBOOK_QUARANTINE_REASONS]; /* since the opening */
     struct model_mark *marks;
 };
 
@@ -93,6 +94,7 @@ struct dbk_model {
     int64_t newest_accepted_at_us; /* DAYBOOK_TIME_UNSET: nothing was ever accepted */
     uint64_t accepted;
     uint64_t forgotten[FORGET_KINDS];
+    uint64_t undeliverable_total; /* since the opening */
     /* Of this process only: */
     int64_t trusted_us; /* P3: the newest acceptance at the opening, else the first one since; */
     int64_t trusted_mono_us; /* the monotonic clock then. DAYBOOK_TIME_UNSET: none */

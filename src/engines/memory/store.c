@@ -72,7 +72,9 @@ void dbk_model_restarted(struct dbk_model *m, const struct daybook_capacity *cap
     m->clock_ahead = false;
     for (size_t c = 0; c < m->consumer_count; c++) {
         m->consumers[c].last_claim_at = DAYBOOK_TIME_UNSET;
+        memset(m->consumers[c].quarantined_total, 0, sizeof m->consumers[c].quarantined_total);
     }
+    m->undeliverable_total = 0; /* the opening reads nothing */
 }
 
 /* ---- a copy ---------------------------------------------------------------------------------- */
@@ -723,6 +725,7 @@ void dbk_model_stats(const struct dbk_model *m, int64_t now_us, struct daybook_j
         .dropped = m->forgotten[FORGET_DROPPED],
         .discarded = m->forgotten[FORGET_DISCARDED],
         .consumers = (uint32_t)m->consumer_count,
+        .undeliverable_total = m->undeliverable_total,
     };
     for (size_t i = 0; i < m->event_count; i++) {
         ret->stored_bytes += dbk_model_event_bytes(&m->events[i]);
@@ -775,6 +778,8 @@ void dbk_model_consumer_stats(const struct dbk_model *m, const char *consumer, i
     if (c != SEARCH_NONE) {
         ret->start = m->consumers[c].start;
         ret->last_claim_at_us = m->consumers[c].last_claim_at;
+        memcpy(ret->quarantined_total, m->consumers[c].quarantined_total,
+               sizeof ret->quarantined_total);
     }
     for (size_t i = 0; i < m->event_count; i++) {
         enum counted as = counted_as(m, c, i, now_us);
