@@ -57,6 +57,7 @@ static void test_metrics_page(void **state)
                                             .stored_bytes = 11,
                                             .file_bytes = 12,
                                             .bytes_max = 13,
+                                            .undeliverable_total = 2,
                                             .dedupe_window_us = 1500000};
     journal.commit_us.count = 3;
     journal.commit_us.sum = 300;
@@ -70,8 +71,7 @@ static void test_metrics_page(void **state)
     dbk_histogram_add(&appends.append_us, 0);
     dbk_histogram_add(&appends.append_us, 100);
     dbk_histogram_add(&appends.append_us, UINT64_MAX);
-    struct dbk_consumer_counters counters = {
-        .acknowledged = 4, .failed = 1, .redelivered = 2, .rejected = 6};
+    struct dbk_consumer_counters counters = {.acknowledged = 4, .failed = 1, .redelivered = 2};
     struct dbk_sink_counters sink = {.records_written = 4, .writes = {[DBK_WRITE_CONTROL] = 5}};
     dbk_histogram_add(&sink.write_us, 250000);
     struct dbk_metrics_consumer consumer = {
@@ -79,8 +79,11 @@ static void test_metrics_page(void **state)
                   .pending = 2,
                   .in_flight = 3,
                   .quarantined = 4,
+                  .newer_version = 6,
+                  .quarantined_total = {0, 5, 0},
                   .oldest_pending_age_us = -1,
                   .oldest_unresolved_age_us = 2500000},
+        .running = true,
         .counters = &counters,
         .sinks = {{.name = "ledger", .up = true, .braked = true, .counters = &sink}},
         .sink_count = 1,
@@ -114,22 +117,28 @@ static void test_metrics_page(void **state)
         "\ndaybook_dedupe_window_seconds{journal=\"main\"} 1.500000\n",
         "\ndaybook_appends_in_flight{journal=\"main\"} 3\n",
         "\ndaybook_lost_total{journal=\"main\",reason=\"unheard\"} 0\n",
+        "\ndaybook_lost_total{journal=\"main\",reason=\"dropped\"} 8\n",
+        "\ndaybook_undeliverable_total{journal=\"main\",reason=\"corrupt\"} 2\n",
+        "\ndaybook_held_events{journal=\"main\",consumer=\"billing\"} 9\n",
+        "\ndaybook_newer_version_events{journal=\"main\",consumer=\"billing\"} 6\n",
+        "\ndaybook_consumer_running{journal=\"main\",consumer=\"billing\"} 1\n",
         "\ndaybook_undeliverable_events{journal=\"main\",reason=\"corrupt\"} 0\n",
         "\ndaybook_pending{journal=\"main\",consumer=\"billing\"} 2\n",
         "\ndaybook_oldest_pending_age_seconds{journal=\"main\",consumer=\"billing\"} 0\n",
         "\ndaybook_oldest_unresolved_age_seconds{journal=\"main\",consumer=\"billing\"} 2.5\n",
         "\ndaybook_in_flight{journal=\"main\",consumer=\"billing\"} 3\n",
         "\ndaybook_quarantined_events{journal=\"main\",consumer=\"billing\"} 4\n",
-        "\ndaybook_deliveries_total{journal=\"main\",consumer=\"billing\",outcome=\"acknowledged\"}"
-        " "
-        "4\n",
+        ("\ndaybook_deliveries_total{journal=\"main\",consumer=\"billing\",outcome="
+         "\"acknowledged\"}"
+         " 4\n"),
         "\ndaybook_deliveries_total{journal=\"main\",consumer=\"billing\",outcome=\"failed\"} 1\n",
-        "\ndaybook_deliveries_total{journal=\"main\",consumer=\"billing\",outcome=\"redelivered\"} "
-        "2\n",
+        ("\ndaybook_deliveries_total{journal=\"main\",consumer=\"billing\",outcome=\"redelivered\"}"
+         " "
+         "2\n"),
         "\ndaybook_destination_up{sink=\"ledger\"} 1\n",
         "\ndaybook_destination_braked{sink=\"ledger\"} 1\n",
         ("\ndaybook_quarantined_total{journal=\"main\",consumer=\"billing\",reason=\"rejected\"}"
-         " 6\n"),
+         " 5\n"),
         "\ndaybook_sink_writes_total{sink=\"ledger\",outcome=\"control\"} 5\n",
         "\ndaybook_records_written_total{sink=\"ledger\"} 4\n",
         "\ndaybook_sink_write_seconds_sum{sink=\"ledger\"} 0.25\n",

@@ -182,7 +182,6 @@ static void note_brake(struct dbk_delivery_consumer *consumer, struct dbk_delive
 static void note_quarantined(struct dbk_delivery_consumer *consumer, struct dbk_delivery_sink *sink,
                              const struct daybook_worker_event *event)
 {
-    atomic_fetch_add(&consumer->counters.rejected, event->count);
     dbk_log(DBK_LOG_WARNING, "event quarantined as rejected",
             DBK_LOG_TEXT_FIELD("consumer", consumer->config->name),
             DBK_LOG_TEXT_FIELD("sink", sink->config->name),

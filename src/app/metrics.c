@@ -94,6 +94,27 @@ static struct daybook_histogram snapshot(const struct dbk_histogram *h)
     return s;
 }
 
+enum lost_reason { LOST_AT_CAPACITY, LOST_BACKEND, LOST_DRAINING, LOST_UNHEARD, LOST_DROPPED };
+static const char *const lost_names[] = {"at_capacity", "backend", "draining", "unheard",
+                                         "dropped"};
+
+/* M2. The first three are events that were answered 202 without being durable: no configuration of this
+ * version does that. */
+static uint64_t lost(const struct dbk_metrics_page *page, enum lost_reason reason)
+{
+    switch (reason) {
+    case LOST_UNHEARD:
+        return page->appends->unheard;
+    case LOST_DROPPED:
+        return page->journal != NULL ? page->journal->dropped : 0;
+    case LOST_AT_CAPACITY:
+    case LOST_BACKEND:
+    case LOST_DRAINING:
+        break;
+    }
+    return 0;
+}
+
 static void write_appends(struct dbk_text *text, const struct dbk_metrics_page *page)
 {
     char labels[96];
@@ -103,8 +124,11 @@ static void write_appends(struct dbk_text *text, const struct dbk_metrics_page *
         value(text, "daybook_appends_total", labels, page->appends->outcomes[i]);
     }
     head(text, "daybook_lost_total", "counter",
-         "Events whose producer does not know that they are not durable.");
-    value(text, "daybook_lost_total", JOURNAL ",reason=\"unheard\"", page->appends->unheard);
+         "Events that nobody has and whose producer was not told so: page on any.");
+    for (unsigned i = 0; i < sizeof lost_names / sizeof lost_names[0]; i++) {
+        (void)snprintf(labels, sizeof labels, JOURNAL ",reason=\"%s\"", lost_names[i]);
+        value(text, "daybook_lost_total", labels, lost(page, (enum lost_reason)i));
+    }
     head(text, "daybook_appends_in_flight", "gauge", "Requests that wait for their commit.");
     value(text, "daybook_appends_in_flight", JOURNAL, page->appends_in_flight);
     struct daybook_histogram h = snapshot(&page->appends->append_us);
@@ -147,6 +171,9 @@ static void write_journal(struct dbk_text *text, const struct daybook_journal_st
     head(text, "daybook_undeliverable_events", "gauge", "Events stored but found damaged.");
     value(text, "daybook_undeliverable_events", JOURNAL ",reason=\"corrupt\"",
           j->undeliverable_events);
+    head(text, "daybook_undeliverable_total", "counter", "Events found damaged.");
+    value(text, "daybook_undeliverable_total", JOURNAL ",reason=\"corrupt\"",
+          j->undeliverable_total);
     head(text, "daybook_journal_failed", "gauge", "1 while the journal waits to be reopened.");
     value(text, "daybook_journal_failed", JOURNAL, j->state == DAYBOOK_JOURNAL_FAILED ? 1 : 0);
     head(text, "daybook_commit_seconds", "histogram", "Write and sync of a commit group.");
@@ -155,7 +182,15 @@ static void write_journal(struct dbk_text *text, const struct daybook_journal_st
     write_histogram(text, "daybook_commit_batch_events", JOURNAL, &j->commit_batch_events, 1);
 }
 
-enum consumer_gauge { G_PENDING, G_IN_FLIGHT, G_QUARANTINED, G_PENDING_AGE, G_UNRESOLVED_AGE };
+enum consumer_gauge {
+    G_PENDING,
+    G_IN_FLIGHT,
+    G_QUARANTINED,
+    G_HELD,
+    G_NEWER,
+    G_PENDING_AGE,
+    G_UNRESOLVED_AGE
+};
 
 static double gauge_of(const struct daybook_consumer_stats *s, enum consumer_gauge gauge)
 {
@@ -166,12 +201,31 @@ static double gauge_of(const struct daybook_consumer_stats *s, enum consumer_gau
         return (double)s->in_flight;
     case G_QUARANTINED:
         return (double)s->quarantined;
+    case G_HELD:
+        return (double)(s->pending + s->in_flight + s->quarantined);
+    case G_NEWER:
+        return (double)s->newer_version;
     case G_PENDING_AGE:
         return s->oldest_pending_age_us < 0 ? 0 : (double)s->oldest_pending_age_us / 1e6;
     case G_UNRESOLVED_AGE:
         break;
     }
     return s->oldest_unresolved_age_us < 0 ? 0 : (double)s->oldest_unresolved_age_us / 1e6;
+}
+
+static void write_quarantines(struct dbk_text *text, const struct dbk_metrics_page *page)
+{
+    head(text, "daybook_quarantined_total", "counter",
+         "Quarantines, since the journal was opened; what is released again is not taken off.");
+    for (size_t i = 0; i < page->consumer_count; i++) {
+        for (unsigned r = 0; r < DAYBOOK_QUARANTINE_REASONS; r++) {
+            dbk_text_printf(
+                text, "daybook_quarantined_total{" JOURNAL ",consumer=\"%s\",reason=\"%s\"} %llu\n",
+                page->consumers[i].stats.name,
+                daybook_quarantine_reason_name((enum daybook_quarantine_reason)(r + 1)),
+                (unsigned long long)page->consumers[i].stats.quarantined_total[r]);
+        }
+    }
 }
 
 static void write_consumers(struct dbk_text *text, const struct dbk_metrics_page *page)
@@ -184,6 +238,8 @@ static void write_consumers(struct dbk_text *text, const struct dbk_metrics_page
         {"daybook_pending", "Events that wait for this consumer.", G_PENDING},
         {"daybook_in_flight", "Events under a live lease.", G_IN_FLIGHT},
         {"daybook_quarantined_events", "Events set aside.", G_QUARANTINED},
+        {"daybook_held_events", "Events that the journal keeps for this consumer.", G_HELD},
+        {"daybook_newer_version_events", "Events that only a newer build can deliver.", G_NEWER},
         {"daybook_oldest_pending_age_seconds", "Age of the oldest pending event, 0 when none.",
          G_PENDING_AGE},
         {"daybook_oldest_unresolved_age_seconds",
@@ -197,6 +253,15 @@ static void write_consumers(struct dbk_text *text, const struct dbk_metrics_page
                             gauge_of(&page->consumers[i].stats, gauges[g].gauge));
         }
     }
+    head(
+        text, "daybook_consumer_running", "gauge",
+        "1 while this daemon delivers for the consumer; 0: registered, and what it has not seen is "
+        "kept.");
+    for (size_t i = 0; i < page->consumer_count; i++) {
+        dbk_text_printf(text, "daybook_consumer_running{" JOURNAL ",consumer=\"%s\"} %d\n",
+                        page->consumers[i].stats.name, page->consumers[i].running ? 1 : 0);
+    }
+    write_quarantines(text, page);
     head(text, "daybook_deliveries_total", "counter", "Deliveries by what became of them.");
     for (size_t i = 0; i < page->consumer_count; i++) {
         const struct dbk_consumer_counters *c = page->consumers[i].counters;
@@ -210,22 +275,6 @@ static void write_consumers(struct dbk_text *text, const struct dbk_metrics_page
                 ",consumer=\"%s\",outcome=\"redelivered\"} %llu\n",
                 name, (unsigned long long)c->acknowledged, name, (unsigned long long)c->failed,
                 name, (unsigned long long)c->redelivered);
-        }
-    }
-}
-
-/* What the journal condemns in a claim is told to nobody; of it there is the gauge. */
-static void write_quarantined(struct dbk_text *text, const struct dbk_metrics_page *page)
-{
-    head(text, "daybook_quarantined_total", "counter",
-         "Events that a destination refused on their own account and that were set aside.");
-    for (size_t i = 0; i < page->consumer_count; i++) {
-        if (page->consumers[i].counters != NULL) {
-            dbk_text_printf(text,
-                            "daybook_quarantined_total{" JOURNAL
-                            ",consumer=\"%s\",reason=\"rejected\"} %llu\n",
-                            page->consumers[i].stats.name,
-                            (unsigned long long)page->consumers[i].counters->rejected);
         }
     }
 }
@@ -307,7 +356,6 @@ void dbk_metrics_write(struct dbk_text *text, const struct dbk_metrics_page *pag
         write_journal(text, page->journal);
     }
     write_consumers(text, page);
-    write_quarantined(text, page);
     head(text, "daybook_destination_up", "gauge", "1 while the destination answers.");
     write_each_sink(text, page, write_up);
     head(text, "daybook_destination_braked", "gauge",

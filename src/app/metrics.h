@@ -62,7 +62,6 @@ struct dbk_consumer_counters {
     _Atomic uint64_t acknowledged;
     _Atomic uint64_t failed;
     _Atomic uint64_t redelivered;
-    _Atomic uint64_t rejected; /* quarantined by the worker (W6) */
 };
 
 struct dbk_append_counters {
@@ -88,6 +87,7 @@ struct dbk_metrics_advisory {
 };
 struct dbk_metrics_consumer {
     struct daybook_consumer_stats stats;
+    bool running;
     const struct dbk_consumer_counters *counters; /* NULL: registered, but not run here */
     struct dbk_metrics_sink sinks[DAYBOOK_WORKER_SINKS_MAX];
     size_t sink_count;

@@ -213,6 +213,7 @@ void dbk_admin_metrics(struct dbk_service *service, struct dbk_answer *answer)
     for (size_t i = 0; i < view->count; i++) {
         struct dbk_delivery_consumer *delivery = view->consumers[i].delivery;
         consumers[i].stats = view->consumers[i].stats;
+        consumers[i].running = delivery != NULL && delivery->running;
         consumers[i].counters = delivery != NULL ? &delivery->counters : NULL;
         consumers[i].sink_count = delivery != NULL ? delivery->sink_count : 0;
         consumers[i].advisory_count = delivery != NULL ? delivery->advisory_count : 0;

@@ -31,7 +31,7 @@ void dbk_model_restarted(struct dbk_model *model, const struct daybook_capacity 
                          int64_t mono_us);
 
 /* Tests: a copy with storage of its own; NULL: no memory. */
-struct dbk_model *dbk_model_copy(const struct dbk_model *model);
+struct dbk_model *dbk_model_copy(const struct dbk_model *from);
 /* Tests: tokens go on behind those that `newer` has given out (C2). */
 void dbk_model_tokens_behind(struct dbk_model *model, const struct dbk_model *newer);
 
