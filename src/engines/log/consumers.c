@@ -14,6 +14,12 @@
 #include "base/fault.h"
 #include "base/memory.h"
 
+enum {
+    NEXT_STEPS = 8, /* resolved events of a key in a row that its list is walked along for */
+    CHUNKS_A_STEP =
+        16 /* chunks without an unresolved event that cost as much as a step of a list */
+};
+
 /* ---- looking ------------------------------------------------------------------------------------------ */
 
 struct dbk_consumer *dbk_consumer_find(const struct dbk_state *s, uint32_t id)
@@ -104,13 +110,48 @@ bool dbk_consumer_unresolved(const struct dbk_state *s, const struct dbk_consume
     return (dbk_consumer_unresolved_word(s, c, dbk_slot_entry(s, slot)) & dbk_slot_mask(slot)) != 0;
 }
 
+/* As dbk_consumer_next_of_key, where many of the key are resolved in a row: its list and the bits of the
+ * chunks are searched side by side, so that it takes no longer than the shorter of the two. */
+static uint32_t next_behind_many(const struct dbk_state *s, const struct dbk_consumer *c,
+                                 uint32_t slot)
+{
+    uint32_t key = s->slots[slot].key;
+    uint32_t entry = dbk_slot_entry(s, slot);
+    uint64_t word = dbk_consumer_unresolved_word(s, c, entry) &
+                    (~UINT64_C(0) << (slot % DBK_CHUNK_EVENTS)) & ~dbk_slot_mask(slot);
+
+    for (;;) {
+        slot = s->slots[slot].next;
+        if (slot == 0 || dbk_consumer_unresolved(s, c, slot)) {
+            return slot;
+        }
+        for (unsigned i = 0; word == 0 && i < CHUNKS_A_STEP; i++) {
+            if (++entry == s->directory_count) {
+                return 0;
+            }
+            word = dbk_consumer_unresolved_word(s, c, entry);
+        }
+        if (word != 0) {
+            uint32_t other =
+                s->chunk_ordinal[entry] * DBK_CHUNK_EVENTS + (uint32_t)__builtin_ctzll(word);
+            if (s->slots[other].key == key) {
+                return other;
+            }
+            word &= word - 1;
+        }
+    }
+}
+
 uint32_t dbk_consumer_next_of_key(const struct dbk_state *s, const struct dbk_consumer *c,
                                   uint32_t slot)
 {
-    do {
+    for (unsigned i = 0; i < NEXT_STEPS; i++) {
         slot = s->slots[slot].next;
-    } while (slot != 0 && !dbk_consumer_unresolved(s, c, slot));
-    return slot;
+        if (slot == 0 || dbk_consumer_unresolved(s, c, slot)) {
+            return slot;
+        }
+    }
+    return next_behind_many(s, c, slot);
 }
 
 /* ---- next and the eligible bit -------------------------------------------------------------------------- */

@@ -661,6 +661,34 @@ static void test_K3_what_was_live_at_a_rewind_outlasts_a_release(void **state)
     assert_int_equal(ack(w, c, 1, 3), DAYBOOK_NOT_OUTSTANDING);
 }
 
+/* Behind a released event its key goes on at the next unresolved one, however many acknowledged ones of it,
+ * and unresolved ones of others, lie between. */
+static void test_K3_a_key_goes_on_far_behind_a_released_event(void **state)
+{
+    enum { OF_KEY = 1500, OTHERS = 150 };
+    struct world *w = *state;
+    uint32_t c = registered(w, "a");
+
+    for (uint32_t others = 0; others <= OTHERS; others += OTHERS) {
+        uint64_t first = publish(w, 1 + others);
+        for (uint32_t i = 0; i < OF_KEY; i++) {
+            struct dbk_settle_entry entry = {.position = publish(w, 1 + others)};
+            dbk_state_apply_settle(w->s, c, DBK_SETTLE_ACK, 0, 0, &entry, 1);
+            if (i % 10 == 0 && others > 0) {
+                publish(w, 1000 + i);
+            }
+        }
+        uint64_t last = publish(w, 1 + others);
+        dbk_state_apply_quarantine(w->s, c, first, DAYBOOK_REASON_REJECTED);
+        dbk_state_release(w->s, c, first);
+        assert_int_equal(claim(w, c, 1, 1, 0), 1);
+        picked(w, 1, &first);
+        assert_int_equal(ack(w, c, first, w->token), DAYBOOK_OK);
+        assert_int_equal(claim(w, c, WALK_EVENTS, 1, 0), others + 1);
+        assert_int_equal(w->walk->picks[others].position, last);
+    }
+}
+
 static void test_R1_a_frame_of_an_older_hand_out_changes_nothing(void **state)
 {
     struct world *w = *state;
@@ -1048,6 +1076,7 @@ int main(void)
         WITH(test_K3_after_rewind_only_leases_live_then),
         WITH(test_K3_release_lets_a_late_ack_in),
         WITH(test_K3_what_was_live_at_a_rewind_outlasts_a_release),
+        WITH(test_K3_a_key_goes_on_far_behind_a_released_event),
         WITH(test_R1_a_frame_of_an_older_hand_out_changes_nothing),
         WITH(test_R1_once_a_hand_out_and_the_lease_stays),
         WITH(test_X1_extend_and_give_up),
