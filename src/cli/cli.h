@@ -71,6 +71,7 @@ extern const struct cli_command cli_quarantine;
 extern const struct cli_command cli_operations;
 extern const struct cli_command cli_export;
 extern const struct cli_command cli_verify;
+extern const struct cli_command cli_dump;
 extern const struct cli_command cli_check;
 extern const struct cli_command cli_mint;
 extern const struct cli_command cli_completion;

@@ -14,7 +14,7 @@
 static const char identity_magic[8] = {'D', 'A', 'Y', 'B', 'O', 'O', 'K', 'F'};
 static const char segment_magic[8] = {'D', 'A', 'Y', 'B', 'O', 'O', 'K', 'S'};
 enum { GROUP_MAGIC = 0x47424459 }; /* "YDBG" */
-static const uint8_t end_mark[DBK_END_MARK_BYTES] = {0xE7, 'e', 'n', 'd', 0xE7, 'e', 'n', 'd'};
+static const uint8_t end_mark[DBK_END_MARK_BYTES] = DBK_END_MARK;
 
 enum {
     ENTRY_META_CRC_AT = 32,
@@ -232,6 +232,46 @@ static bool event_body_crc(const uint8_t *body, size_t len, uint16_t count, uint
     return at == len;
 }
 
+static void frame_at(const uint8_t *in, uint64_t lsn, struct dbk_frame *ret)
+{
+    ret->len = dbk_get_u32(in + 4);
+    ret->type = in[12];
+    ret->flags = in[13];
+    ret->count = dbk_get_u16(in + 14);
+    ret->position = dbk_get_u64(in + 16);
+    ret->lsn = lsn;
+    ret->body = in + DBK_FRAME_HEADER_BYTES;
+}
+
+enum dbk_frame_check dbk_frame_check(const uint8_t *in, size_t len, uint64_t salt, uint64_t lsn,
+                                     struct dbk_frame *ret)
+{
+    uint32_t bcrc;
+    bool records = true;
+    if (len < DBK_FRAME_HEADER_BYTES || dbk_get_u32(in) != frame_hcrc(in, salt, lsn)) {
+        return DBK_FRAME_NONE;
+    }
+    frame_at(in, lsn, ret);
+    if (ret->len % 8 != 0 || ret->len > len - DBK_FRAME_HEADER_BYTES) {
+        return DBK_FRAME_NONE;
+    }
+    /* A relocated event keeps what an event has: its record has a checksum of its own. */
+    size_t prefix = ret->type == DBK_FRAME_RELOCATE && ret->len >= 8 ? 8 : 0;
+    if (ret->type == DBK_FRAME_EVENT || (prefix > 0 && ret->body[0] == DBK_FRAME_EVENT)) {
+        uint16_t entries = prefix > 0 ? dbk_get_u16(ret->body + 2) : ret->count;
+        if (!event_body_crc(ret->body + prefix, ret->len - prefix, entries,
+                            dbk_crc32c(0, ret->body, prefix), &bcrc, &records)) {
+            return DBK_FRAME_BODY_BAD;
+        }
+    } else {
+        bcrc = dbk_crc32c(0, ret->body, ret->len);
+    }
+    if (bcrc != dbk_get_u32(in + 8)) {
+        return DBK_FRAME_BODY_BAD;
+    }
+    return records ? DBK_FRAME_OK : DBK_FRAME_RECORD_DAMAGED;
+}
+
 enum dbk_body_check dbk_group_check(const uint8_t *group, size_t padded_len, uint64_t salt,
                                     const struct dbk_group_header *header)
 {
@@ -246,35 +286,15 @@ enum dbk_body_check dbk_group_check(const uint8_t *group, size_t padded_len, uin
         return DBK_BODY_BAD;
     }
     while (at < end) {
-        const uint8_t *frame = group + at;
-        if (end - at < DBK_FRAME_HEADER_BYTES ||
-            dbk_get_u32(frame) != frame_hcrc(frame, salt, header->lsn + at)) {
+        struct dbk_frame frame;
+        enum dbk_frame_check check =
+            dbk_frame_check(group + at, end - at, salt, header->lsn + at, &frame);
+        if (check == DBK_FRAME_NONE || check == DBK_FRAME_BODY_BAD) {
             return DBK_BODY_BAD;
         }
-        uint32_t len = dbk_get_u32(frame + 4);
-        if (len % 8 != 0 || len > end - at - DBK_FRAME_HEADER_BYTES) {
-            return DBK_BODY_BAD;
-        }
-        const uint8_t *body = frame + DBK_FRAME_HEADER_BYTES;
-        uint32_t bcrc;
-        /* A relocated event keeps what an event has: its record has a checksum of its own. */
-        size_t prefix = frame[12] == DBK_FRAME_RELOCATE && len >= 8 ? 8 : 0;
-        if (frame[12] == DBK_FRAME_EVENT || (prefix > 0 && body[0] == DBK_FRAME_EVENT)) {
-            bool records;
-            uint16_t entries = prefix > 0 ? dbk_get_u16(body + 2) : dbk_get_u16(frame + 14);
-            if (!event_body_crc(body + prefix, len - prefix, entries, dbk_crc32c(0, body, prefix),
-                                &bcrc, &records)) {
-                return DBK_BODY_BAD;
-            }
-            records_good = records_good && records;
-        } else {
-            bcrc = dbk_crc32c(0, body, len);
-        }
-        if (bcrc != dbk_get_u32(frame + 8)) {
-            return DBK_BODY_BAD;
-        }
-        crc = dbk_crc32c(crc, frame, DBK_FRAME_HEADER_BYTES);
-        at += DBK_FRAME_HEADER_BYTES + len;
+        records_good = records_good && check == DBK_FRAME_OK;
+        crc = dbk_crc32c(crc, group + at, DBK_FRAME_HEADER_BYTES);
+        at += DBK_FRAME_HEADER_BYTES + (size_t)frame.len;
         count++;
     }
     if (crc != header->frames_crc || count != header->frame_count) {
@@ -292,14 +312,7 @@ bool dbk_frame_next(const uint8_t *group, const struct dbk_group_header *header,
     if (*offset >= end) {
         return false;
     }
-    const uint8_t *frame = group + *offset;
-    ret->len = dbk_get_u32(frame + 4);
-    ret->type = frame[12];
-    ret->flags = frame[13];
-    ret->count = dbk_get_u16(frame + 14);
-    ret->position = dbk_get_u64(frame + 16);
-    ret->lsn = header->lsn + *offset;
-    ret->body = frame + DBK_FRAME_HEADER_BYTES;
+    frame_at(group + *offset, header->lsn + *offset, ret);
     *offset += DBK_FRAME_HEADER_BYTES + (size_t)ret->len;
     return true;
 }

@@ -29,6 +29,11 @@ enum {
     DBK_ROW_VERSION = 1 /* E7: of the events that this build writes */
 };
 #define DBK_SEGMENT_BYTES_MAX (UINT64_C(1) << 30)
+/* What a body ends with, so that its last sector is never all zero. */
+#define DBK_END_MARK                                                                               \
+    {                                                                                              \
+        0xE7, 'e', 'n', 'd', 0xE7, 'e', 'n', 'd'                                                   \
+    }
 
 /* A place in the log: segment number << 32 | byte offset. Grows over the life of a journal. */
 static inline uint64_t dbk_lsn(uint64_t segment_no, uint64_t offset)
@@ -151,6 +156,17 @@ struct dbk_frame {
     uint64_t lsn; /* of the frame header */
     const uint8_t *body;
 };
+/* Whether the bytes at `in`, of which at most `len` may be read, are a frame that was written for this
+ * place; *ret is filled in but for NONE. Needs no group around it, so that a damaged one gives what is
+ * left of it. */
+enum dbk_frame_check {
+    DBK_FRAME_OK,
+    DBK_FRAME_RECORD_DAMAGED, /* only records fail their checksum */
+    DBK_FRAME_BODY_BAD,       /* the header holds, its body does not */
+    DBK_FRAME_NONE
+};
+enum dbk_frame_check dbk_frame_check(const uint8_t *in, size_t len, uint64_t salt, uint64_t lsn,
+                                     struct dbk_frame *ret);
 /* Walks the frames of a checked group: *offset starts at DBK_GROUP_HEADER_BYTES and moves on. False at
  * the end. */
 bool dbk_frame_next(const uint8_t *group, const struct dbk_group_header *header, size_t *offset,

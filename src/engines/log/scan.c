@@ -47,12 +47,11 @@ bool dbk_all_zero(const uint8_t *p, size_t len)
 
 /* ---- the directory ----------------------------------------------------------------------------- */
 
-static int add_segment(void *user, const char *name)
+bool dbk_segment_number(const char *name, uint32_t *ret)
 {
-    struct dbk_scan *scan = user;
     uint64_t number = 0;
     if (strlen(name) != 24 || strncmp(name, "seg-", 4) != 0 || strcmp(name + 20, ".dbl") != 0) {
-        return 0;
+        return false;
     }
     for (unsigned i = 4; i < 20; i++) {
         char c = name[i];
@@ -62,11 +61,19 @@ static int add_segment(void *user, const char *name)
         } else if (c >= 'a' && c <= 'f') {
             digit = (unsigned)(c - 'a') + 10;
         } else {
-            return 0;
+            return false;
         }
         number = number << 4 | digit;
     }
-    if (number == 0 || number > UINT32_MAX) {
+    *ret = (uint32_t)number;
+    return number != 0 && number <= UINT32_MAX;
+}
+
+static int add_segment(void *user, const char *name)
+{
+    struct dbk_scan *scan = user;
+    uint32_t number;
+    if (!dbk_segment_number(name, &number)) {
         return 0;
     }
     if (scan->count == scan->room) {
@@ -79,7 +86,7 @@ static int add_segment(void *user, const char *name)
         scan->room = room;
     }
     memset(&scan->segments[scan->count], 0, sizeof(scan->segments[0]));
-    scan->segments[scan->count++].segment_no = (uint32_t)number;
+    scan->segments[scan->count++].segment_no = number;
     return 0;
 }
 

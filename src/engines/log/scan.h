@@ -75,6 +75,8 @@ void dbk_scan_release(struct dbk_scan *scan);
 /* Walks the groups in order and judges the end. */
 enum daybook_code dbk_scan_run(struct dbk_scan *scan, dbk_scan_group *visit, void *user,
                                struct dbk_scan_end *ret_end, struct daybook_error *err);
+/* The number of a segment, from the name of its file. False: it is no segment. */
+bool dbk_segment_number(const char *name, uint32_t *ret);
 /* Whether `len` bytes are all zero. */
 bool dbk_all_zero(const uint8_t *p, size_t len);
 
