@@ -88,7 +88,9 @@ static void test_metrics_page(void **state)
         .sinks = {{.name = "ledger", .up = true, .braked = true, .counters = &sink}},
         .sink_count = 1,
     };
-    struct dbk_metrics_page page = {&journal, &appends, 3, &consumer, 1};
+    struct dbk_http_counters http = {.connections = 7};
+    http.limited[DBK_HTTP_LIMIT_SLOW_REQUEST] = 2;
+    struct dbk_metrics_page page = {&journal, &appends, &http, 3, &consumer, 1};
     struct dbk_text text = {0};
     dbk_metrics_write(&text, &page);
     static const char *const lines[] = {
@@ -116,6 +118,9 @@ static void test_metrics_page(void **state)
         "\ndaybook_capacity_events{journal=\"main\"} 10\n",
         "\ndaybook_dedupe_window_seconds{journal=\"main\"} 1.500000\n",
         "\ndaybook_appends_in_flight{journal=\"main\"} 3\n",
+        "\ndaybook_http_connections{state=\"open\"} 7\n",
+        "\ndaybook_http_limited_total{limit=\"slow_request\"} 2\n",
+        "\ndaybook_http_limited_total{limit=\"slow_answer\"} 0\n",
         "\ndaybook_lost_total{journal=\"main\",reason=\"unheard\"} 0\n",
         "\ndaybook_lost_total{journal=\"main\",reason=\"dropped\"} 8\n",
         "\ndaybook_undeliverable_total{journal=\"main\",reason=\"corrupt\"} 2\n",
@@ -157,7 +162,8 @@ static void test_metrics_are_well_formed(void **state)
 {
     (void)state;
     struct dbk_append_counters appends = {0};
-    struct dbk_metrics_page page = {NULL, &appends, 0, NULL, 0};
+    struct dbk_http_counters http = {.connections = 0};
+    struct dbk_metrics_page page = {NULL, &appends, &http, 0, NULL, 0};
     struct dbk_text text = {0};
     dbk_metrics_write(&text, &page);
     char *rest = text.data;

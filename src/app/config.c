@@ -82,9 +82,9 @@ static const struct key keys[] = {
     {"listen.max_body_bytes", T_SIZE, C(max_body_bytes), 1024, 1024 * MIB, "16MiB", NULL,
      "Largest request body; a larger one is answered 413."},
     {"listen.max_connections", T_COUNT, C(max_connections), 1, 100000, "10000", NULL,
-     "Connections at once; further ones wait to be accepted. Lowered at the start if the process may not open as many files."},
+     "Connections at once; on further ones requests are answered 503 `too_many_connections`, but for figures. Lowered at the start if the process may not open as many files."},
     {"listen.idle_timeout", T_DURATION, C(idle_timeout_ms), 1000, HOUR_MS, "60s", NULL,
-     "A connection on which nothing moves for so long is closed (whole seconds)."},
+     "How long a connection may be idle, a head take to arrive, and 64 KiB of a body, or of an answer, take to be sent or read; who is slower is cut (408 where an answer is still possible)."},
 
     {"journal", T_SECTION, S_CONFIG, 0, 0, 0, 0, NULL, NULL, "The journal: where an event is durable before the request is answered."},
     {"journal.backend", T_CHOICE, C(backend), 0, 0, "log", backends,

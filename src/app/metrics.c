@@ -137,6 +137,21 @@ static void write_appends(struct dbk_text *text, const struct dbk_metrics_page *
     write_histogram(text, "daybook_append_seconds", JOURNAL, &h, 1e6);
 }
 
+static void write_http(struct dbk_text *text, const struct dbk_http_counters *http)
+{
+    static const char *const names[DBK_HTTP_LIMITS] = {
+        "body", "bodies", "headers", "connections", "idle", "slow_request", "slow_answer"};
+    head(text, "daybook_http_connections", "gauge", "Connections that are open.");
+    dbk_text_printf(text, "daybook_http_connections{state=\"open\"} %llu\n",
+                    (unsigned long long)http->connections);
+    head(text, "daybook_http_limited_total", "counter",
+         "Requests and connections that a limit of the HTTP server ended.");
+    for (unsigned i = 0; i < DBK_HTTP_LIMITS; i++) {
+        dbk_text_printf(text, "daybook_http_limited_total{limit=\"%s\"} %llu\n", names[i],
+                        (unsigned long long)http->limited[i]);
+    }
+}
+
 static void write_journal(struct dbk_text *text, const struct daybook_journal_stats *j)
 {
     const struct {
@@ -352,6 +367,7 @@ static void write_advisory(struct dbk_text *text, const struct dbk_metrics_page 
 void dbk_metrics_write(struct dbk_text *text, const struct dbk_metrics_page *page)
 {
     write_appends(text, page);
+    write_http(text, page->http);
     if (page->journal != NULL) {
         write_journal(text, page->journal);
     }

@@ -70,6 +70,23 @@ struct dbk_append_counters {
     struct dbk_histogram append_us;
 };
 
+/* What the HTTP server holds clients to. */
+enum dbk_http_limit {
+    DBK_HTTP_LIMIT_BODY,         /* larger than max_body_bytes: 413 */
+    DBK_HTTP_LIMIT_BODIES,       /* of all requests together: 503 */
+    DBK_HTTP_LIMIT_HEADERS,      /* 431 */
+    DBK_HTTP_LIMIT_CONNECTIONS,  /* beyond max_connections: 503 */
+    DBK_HTTP_LIMIT_IDLE,         /* no request within idle_timeout: closed */
+    DBK_HTTP_LIMIT_SLOW_REQUEST, /* 408 */
+    DBK_HTTP_LIMIT_SLOW_ANSWER,  /* read too slowly: closed */
+    DBK_HTTP_LIMITS
+};
+
+struct dbk_http_counters {
+    _Atomic uint64_t limited[DBK_HTTP_LIMITS];
+    _Atomic uint64_t connections; /* now */
+};
+
 void dbk_histogram_add(struct dbk_histogram *histogram, uint64_t value);
 /* Every code that an append can answer with has one; what else there is counts as backend. */
 enum dbk_append_outcome dbk_append_outcome_of(enum daybook_code code);
@@ -97,6 +114,7 @@ struct dbk_metrics_consumer {
 struct dbk_metrics_page {
     const struct daybook_journal_stats *journal; /* NULL: not open */
     const struct dbk_append_counters *appends;
+    const struct dbk_http_counters *http;
     uint64_t appends_in_flight;
     const struct dbk_metrics_consumer *consumers;
     size_t consumer_count;

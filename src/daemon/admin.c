@@ -236,6 +236,7 @@ void dbk_admin_metrics(struct dbk_service *service, struct dbk_answer *answer)
     struct dbk_metrics_page page = {
         .journal = known ? &stats : NULL,
         .appends = &service->appends,
+        .http = &service->http,
         .appends_in_flight = dbk_service_in_flight(service),
         .consumers = consumers,
         .consumer_count = view->count,

@@ -25,6 +25,7 @@ const char *dbk_status_phrase(unsigned status)
                    {413, "Content Too Large"},
                    {415, "Unsupported Media Type"},
                    {422, "Unprocessable Content"},
+                   {431, "Request Header Fields Too Large"},
                    {500, "Internal Server Error"},
                    {503, "Service Unavailable"}};
     for (size_t i = 0; i < sizeof phrases / sizeof phrases[0]; i++) {

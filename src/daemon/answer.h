@@ -20,6 +20,7 @@ struct dbk_answer {
     const char *content_type; /* static; NULL: there is no body */
     unsigned retry_after_s;   /* 0: no such header */
     const char *allow;        /* static, with 405; NULL: no such header */
+    bool closes;              /* the connection */
     bool accepts_gzip;        /* with 415 for an encoding: says which are taken */
     uint64_t last_position;   /* of a listing, with `listing` */
     bool listing;

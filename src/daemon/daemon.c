@@ -59,9 +59,12 @@ static enum daybook_code open_signals(struct life *life, struct daybook_error *e
     return DAYBOOK_OK;
 }
 
-/* Waits for a signal or a ring, at most `timeout_ms`, and takes note of both. */
+/* Waits for a signal or a ring, at most `timeout_ms` and no longer than connections can go unwatched, and
+ * takes note of both. */
 static void wait_for_news(struct life *life, int64_t timeout_ms)
 {
+    dbk_http_look(life->http);
+    timeout_ms = timeout_ms < LOOK_INTERVAL_MS ? timeout_ms : LOOK_INTERVAL_MS;
     struct pollfd fds[2] = {{.fd = life->signal_fd, .events = POLLIN},
                             {.fd = life->service.look_fd, .events = POLLIN}};
     if (poll(fds, 2, timeout_ms < 0 ? 0 : (int)timeout_ms) <= 0) {

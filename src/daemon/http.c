@@ -21,10 +21,12 @@
 #include "daemon/admin.h"
 #include "daemon/body.h"
 #include "daemon/cloudevents.h"
+#include "daemon/connections.h"
 #include "daemon/listen.h"
 #include "daemon/operate.h"
 
-#define CONNECTION_BYTES_MAX (16u * 1024u)             /* request line and headers */
+#define HEADERS_BYTES_MAX (16u * 1024u)                /* request line and headers */
+#define CONNECTION_BYTES_MAX (32u * 1024u)             /* with them, what is read and written */
 #define DISCARD_BYTES_MAX (UINT64_C(64) * 1024 * 1024) /* read past a refusal, then cut */
 #define OPERATOR_HEADER "Daybook-Operator"
 #define FILES_BESIDE_CONNECTIONS 64u /* log, database, eventfds ... */
@@ -42,6 +44,7 @@ struct dbk_http {
     struct MHD_Daemon *tcp;
     struct MHD_Daemon *local;
     char url[DBK_HTTP_ADDRESS_TEXT_MAX];
+    struct dbk_connections connections;
     _Atomic unsigned active;
     _Atomic uint64_t bodies_bytes;
 };
@@ -49,6 +52,7 @@ struct dbk_http {
 struct request {
     struct dbk_http *http;
     struct MHD_Connection *connection;
+    struct dbk_connection *place; /* its entry in the table; NULL: there was no memory for one */
     struct dbk_target target;
     enum request_state state;
     enum dbk_body_kind kind;
@@ -64,6 +68,17 @@ struct request {
 };
 
 /* ---- answers --------------------------------------------------------------------------------- */
+
+static void enter(struct request *request, enum dbk_phase phase, uint64_t bytes)
+{
+    dbk_connection_enter(&request->http->connections, request->place, phase, bytes,
+                         dbk_monotonic_us());
+}
+
+static void count_limit(struct request *request, enum dbk_http_limit limit)
+{
+    atomic_fetch_add(&request->http->service->http.limited[limit], 1);
+}
 
 static void add_number_header(struct MHD_Response *response, const char *name, uint64_t value)
 {
@@ -94,6 +109,9 @@ static enum MHD_Result send_answer(struct request *request, struct dbk_answer *a
     if (type != NULL) {
         (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
     }
+    if (answer->closes) {
+        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
+    }
     if (answer->accepts_gzip) {
         (void)MHD_add_response_header(response, MHD_HTTP_HEADER_ACCEPT_ENCODING, "gzip, identity");
     }
@@ -109,6 +127,7 @@ static enum MHD_Result send_answer(struct request *request, struct dbk_answer *a
     }
     request->not_durable = answer->not_durable;
     request->state = REQUEST_ANSWERED;
+    enter(request, DBK_PHASE_ANSWER, len);
     enum MHD_Result result =
         MHD_queue_response(request->connection, whole ? answer->status : 503, response);
     MHD_destroy_response(response);
@@ -143,6 +162,10 @@ static void refuse_for(struct request *request, const struct daybook_error *err)
     struct dbk_append_counters *appends = &request->http->service->appends;
     dbk_body_release(&request->body);
     dbk_ingest_answer_refused(err, &request->answer);
+    if (err->code == DAYBOOK_TOO_LARGE || err->code == DAYBOOK_NO_MEMORY) {
+        count_limit(request,
+                    err->code == DAYBOOK_TOO_LARGE ? DBK_HTTP_LIMIT_BODY : DBK_HTTP_LIMIT_BODIES);
+    }
     if (is_append(&request->target)) {
         atomic_fetch_add(&appends->outcomes[dbk_append_outcome_of(err->code)], 1);
     }
@@ -170,6 +193,7 @@ static void begin_body(struct request *request, enum dbk_encoding encoding)
 static void take_body(struct request *request, const char *data, size_t len)
 {
     struct daybook_error err = {0};
+    dbk_connection_arrived(&request->http->connections, request->place, len, dbk_monotonic_us());
     if (dbk_body_take(&request->body, data, len, &err) != DAYBOOK_OK) {
         refuse_for(request, &err);
     }
@@ -360,6 +384,7 @@ static enum MHD_Result begin_append(struct request *request)
     append->waiter = request;
     request->append = append;
     request->state = REQUEST_WAIT;
+    enter(request, DBK_PHASE_WAIT, 0);
     /* Suspended first: the commit may end before the submission returns. */
     MHD_suspend_connection(request->connection);
     dbk_append_submit(service, append);
@@ -485,6 +510,7 @@ static enum MHD_Result begin_operate(struct request *request)
     write_who(request, operate->who, sizeof operate->who);
     request->operate = operate;
     request->state = REQUEST_WAIT;
+    enter(request, DBK_PHASE_WAIT, 0);
     /* Suspended first: it may be done before `put` returns. */
     MHD_suspend_connection(request->connection);
     if (!dbk_desk_put(request->http->desk, &operate->job)) {
@@ -601,6 +627,43 @@ static void aim(struct request *request, const char *url, const char *method)
     }
 }
 
+/* Figures are served beyond the limit too: that is when they are asked for. */
+static bool is_served_beyond(const struct dbk_target *target)
+{
+    return target->route == DBK_ROUTE_HEALTH || target->route == DBK_ROUTE_READY ||
+           target->route == DBK_ROUTE_METRICS || target->route == DBK_ROUTE_STATS;
+}
+
+/* What a connection may send, and how many there may be. */
+static void check_limits(struct request *request)
+{
+    const union MHD_ConnectionInfo *head =
+        MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    struct dbk_answer *answer = &request->answer;
+    if (request->place != NULL && request->place->spare && !is_served_beyond(&request->target)) {
+        dbk_answer_release(answer);
+        refuse(request, 503, "too_many_connections",
+               "more than listen.max_connections are open: use fewer, or repeat the request later");
+        answer->retry_after_s = 1;
+        answer->closes = true;
+        count_limit(request, DBK_HTTP_LIMIT_CONNECTIONS);
+    } else if (head != NULL && head->header_size > HEADERS_BYTES_MAX) {
+        dbk_answer_release(answer);
+        refuse(request, 431, "headers_too_large",
+               "request line and headers are larger than 16 KiB: send less");
+        answer->closes = true;
+        count_limit(request, DBK_HTTP_LIMIT_HEADERS);
+    }
+}
+
+/* The entry of a connection in the table. */
+static struct dbk_connection *place_of(struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return info != NULL ? info->socket_context : NULL;
+}
+
 /* The head of a request has arrived: where does it go, and can it be answered at all? */
 static struct request *begin_request(struct dbk_http *http, struct MHD_Connection *connection,
                                      const char *url, const char *method)
@@ -612,8 +675,11 @@ static struct request *begin_request(struct dbk_http *http, struct MHD_Connectio
     request->http = http;
     request->connection = connection;
     request->begun = dbk_service_begun(http->service);
+    request->place = place_of(connection);
     atomic_fetch_add(&http->active, 1);
+    enter(request, DBK_PHASE_BODY, 0);
     aim(request, url, method);
+    check_limits(request);
     return request;
 }
 
@@ -625,7 +691,7 @@ static bool answers_early(struct request *request)
         return false;
     }
     const char *length = header(request, MHD_HTTP_HEADER_CONTENT_LENGTH);
-    return header(request, MHD_HTTP_HEADER_EXPECT) != NULL ||
+    return request->answer.closes || header(request, MHD_HTTP_HEADER_EXPECT) != NULL ||
            (length != NULL && strtoull(length, NULL, 10) > DISCARD_BYTES_MAX);
 }
 
@@ -650,6 +716,8 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *connection, con
             take_body(request, upload_data, len);
         } else {
             request->discarded += len;
+            dbk_connection_arrived(&request->http->connections, request->place, len,
+                                   dbk_monotonic_us());
         }
         return request->discarded > DISCARD_BYTES_MAX ? MHD_NO : MHD_YES;
     }
@@ -699,6 +767,12 @@ static void completed(void *user, struct MHD_Connection *connection, void **con_
     if (how != MHD_REQUEST_TERMINATED_COMPLETED_OK && request->not_durable > 0) {
         atomic_fetch_add(&http->service->appends.unheard, request->not_durable);
     }
+    if (how == MHD_REQUEST_TERMINATED_TIMEOUT_REACHED) {
+        /* Nothing moved at all for longer than we would have waited for a little. */
+        count_limit(request, request->state == REQUEST_ANSWERED ? DBK_HTTP_LIMIT_SLOW_ANSWER
+                                                                : DBK_HTTP_LIMIT_SLOW_REQUEST);
+    }
+    enter(request, DBK_PHASE_IDLE, 0);
     dbk_operate_free(request->operate); /* resumed, and the connection broke */
     dbk_body_release(&request->body);
     dbk_answer_release(&request->answer);
@@ -707,16 +781,52 @@ static void completed(void *user, struct MHD_Connection *connection, void **con_
     atomic_fetch_sub(&http->active, 1);
 }
 
+/* ---- connections ------------------------------------------------------------------------------- */
+
+static void note_connection(void *user, struct MHD_Connection *connection, void **context,
+                            enum MHD_ConnectionNotificationCode what)
+{
+    struct dbk_http *http = user;
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
+        dbk_connections_remove(&http->connections, *context);
+        *context = NULL;
+    } else if (info != NULL) {
+        *context = dbk_connections_add(&http->connections, info->connect_fd, dbk_monotonic_us());
+    }
+}
+
+/* The request line is there. What is returned becomes the context of the request: none yet. */
+static void *note_request_line(void *user, const char *uri, struct MHD_Connection *connection)
+{
+    struct dbk_http *http = user;
+    (void)uri;
+    dbk_connection_enter(&http->connections, place_of(connection), DBK_PHASE_HEAD, 0,
+                         dbk_monotonic_us());
+    return NULL;
+}
+
+void dbk_http_look(struct dbk_http *http)
+{
+    dbk_connections_look(&http->connections, dbk_monotonic_us());
+}
+
 /* ---- start and stop -------------------------------------------------------------------------- */
 
 static void log_library(void *user, const char *format, va_list args)
     __attribute__((format(printf, 2, 0)));
 static void log_library(void *user, const char *format, va_list args)
 {
-    (void)user;
     char line[256];
     (void)vsnprintf(line, sizeof line, format, args);
     line[strcspn(line, "\n")] = '\0';
+    /* Headers that do not even fit its memory it answers itself; only this line tells. */
+    if (strstr(line, "response code is 431") != NULL ||
+        strstr(line, "response code is 414") != NULL) {
+        struct dbk_http *http = user;
+        atomic_fetch_add(&http->service->http.limited[DBK_HTTP_LIMIT_HEADERS], 1);
+    }
     dbk_log(DBK_LOG_DEBUG, "http", DBK_LOG_TEXT_FIELD("note", line));
 }
 
@@ -725,7 +835,8 @@ static unsigned connection_limit(const struct dbk_config *config)
 {
     struct rlimit files = {0};
     (void)getrlimit(RLIMIT_NOFILE, &files);
-    rlim_t wanted = config->max_connections + FILES_BESIDE_CONNECTIONS;
+    const rlim_t beside = DBK_CONNECTIONS_SPARE + FILES_BESIDE_CONNECTIONS;
+    rlim_t wanted = config->max_connections + beside;
     if (files.rlim_cur < wanted) {
         files.rlim_cur = wanted < files.rlim_max ? wanted : files.rlim_max;
         (void)setrlimit(RLIMIT_NOFILE, &files);
@@ -733,9 +844,7 @@ static unsigned connection_limit(const struct dbk_config *config)
     if (files.rlim_cur >= wanted) {
         return (unsigned)config->max_connections;
     }
-    rlim_t possible = files.rlim_cur > 2 * FILES_BESIDE_CONNECTIONS
-                          ? files.rlim_cur - FILES_BESIDE_CONNECTIONS
-                          : FILES_BESIDE_CONNECTIONS;
+    rlim_t possible = files.rlim_cur > 2 * beside ? files.rlim_cur - beside : beside;
     dbk_log(DBK_LOG_WARNING, "max_connections is lowered to the limit on open files (ulimit -n)",
             DBK_LOG_NUMBER("max_connections", possible));
     return (unsigned)possible;
@@ -752,7 +861,8 @@ static size_t keep_escapes(void *user, struct MHD_Connection *connection, char *
 static struct MHD_Daemon *start_on(struct dbk_http *http, int fd, unsigned threads,
                                    unsigned connections)
 {
-    unsigned idle_s = (unsigned)(http->service->config->idle_timeout_ms / 1000);
+    /* The table of connections is quicker; this is for a main thread that waits for a disk. */
+    unsigned idle_s = 2 * (unsigned)(http->service->config->idle_timeout_ms / 1000) + 5;
     struct MHD_OptionItem pool[] = {{MHD_OPTION_THREAD_POOL_SIZE, (intptr_t)threads, NULL},
                                     {MHD_OPTION_END, 0, NULL}};
     if (threads < 2) {
@@ -760,17 +870,19 @@ static struct MHD_Daemon *start_on(struct dbk_http *http, int fd, unsigned threa
     }
     return MHD_start_daemon(
         MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC | MHD_USE_ERROR_LOG,
-        0, NULL, NULL, handle, http, MHD_OPTION_EXTERNAL_LOGGER, log_library, NULL,
+        0, NULL, NULL, handle, http, MHD_OPTION_EXTERNAL_LOGGER, log_library, http,
         MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_NOTIFY_COMPLETED, completed, http,
-        MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL, MHD_OPTION_CONNECTION_LIMIT, connections,
-        MHD_OPTION_CONNECTION_TIMEOUT, idle_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        (size_t)CONNECTION_BYTES_MAX, MHD_OPTION_ARRAY, pool, MHD_OPTION_END);
+        MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL, MHD_OPTION_CONNECTION_LIMIT,
+        connections + DBK_CONNECTIONS_SPARE, MHD_OPTION_NOTIFY_CONNECTION, note_connection, http,
+        MHD_OPTION_URI_LOG_CALLBACK, note_request_line, http, MHD_OPTION_CONNECTION_TIMEOUT, idle_s,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES_MAX, MHD_OPTION_ARRAY, pool,
+        MHD_OPTION_END);
 }
 
 static enum daybook_code start_all(struct dbk_http *http, struct daybook_error *err)
 {
     const struct dbk_config *config = http->service->config;
-    unsigned connections = connection_limit(config);
+    unsigned connections = http->connections.limit;
     if (config->address.length > 0) {
         int fd = -1;
         enum daybook_code code = dbk_listen_tcp(config, &fd, http->url, sizeof http->url, err);
@@ -808,6 +920,8 @@ enum daybook_code dbk_http_start(struct dbk_service *service, struct dbk_http **
         return dbk_fail(err, DAYBOOK_NO_MEMORY, "no memory for the HTTP server");
     }
     http->service = service;
+    dbk_connections_init(&http->connections, connection_limit(service->config),
+                         service->config->idle_timeout_ms * 1000, &service->http);
     service->wake = resume;
     enum daybook_code code = dbk_desk_new(resume, &http->desk, err);
     if (code == DAYBOOK_OK) {
@@ -844,5 +958,6 @@ void dbk_http_stop(struct dbk_http *http)
         MHD_stop_daemon(http->local);
         (void)unlink(http->service->config->listen_unix);
     }
+    dbk_connections_release(&http->connections);
     free(http);
 }

@@ -21,6 +21,8 @@ enum daybook_code dbk_http_start(struct dbk_service *service, struct dbk_http **
 const char *dbk_http_url(const struct dbk_http *http);
 /* Requests that have begun and are not answered whole. Threads: any. */
 unsigned dbk_http_active(const struct dbk_http *http);
+/* Cuts connections whose time is over; at least once a second. Threads: owner. */
+void dbk_http_look(struct dbk_http *http);
 /* Ends every connection. No append waits any more. NULL is accepted. Threads: owner. */
 void dbk_http_stop(struct dbk_http *http);
 

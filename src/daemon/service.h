@@ -46,6 +46,7 @@ struct dbk_service {
     const struct dbk_config *config;
     struct dbk_delivery *delivery;
     struct dbk_append_counters appends;
+    struct dbk_http_counters http;
     void (*wake)(void *waiter); /* ends the wait of an append's waiter; completion thread */
     int look_fd;                /* eventfd: the main thread has something to look at */
 

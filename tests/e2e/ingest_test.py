@@ -6,10 +6,13 @@ usage: ingest_test.py DAYBOOK SLOW_DISK [TEST...]"""
 import functools
 import gzip
 import json
+import socket
 import sys
+import threading
+import time
 
 import daybook_process as dp
-from daybook_process import Daemon, event, ndjson
+from daybook_process import Daemon, event, ndjson, until
 
 BINARY = sys.argv[1]
 daemon = functools.partial(Daemon, BINARY)
@@ -155,6 +158,129 @@ def test_ndjson_as_it_is_found():
             assert [(e["index"], e["line"], e["code"]) for e in answer[2]["errors"]] == errors, (text, answer)
         problem(d.post(("\ufeff" + one).encode()), 400, "malformed_json")  # only NDJSON may begin with one
         assert d.stats()["journal"]["stored_events"] == 3
+        dp.promise(f"{len(cases)} bodies, each with exactly its bad lines refused", f"{len(cases)} answered so")
+
+
+def limited(d, limit):
+    return d.metric(f'daybook_http_limited_total{{limit="{limit}"}}')
+
+
+def read_all(connection):
+    """Everything until the other side closes, and how long that took."""
+    begin, data = time.monotonic(), b""
+    try:
+        while part := connection.recv(65536):
+            data += part
+    except ConnectionResetError:
+        pass
+    connection.close()
+    return data, time.monotonic() - begin
+
+
+HEAD = b"POST /v1/events HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+
+
+def drip(connection, data, ending):
+    """Sends a byte now and then, so that something always moves."""
+    try:
+        for byte in data:
+            if ending.wait(0.2):
+                return
+            connection.send(bytes([byte]))
+    except OSError:
+        pass  # cut
+
+
+def test_slow_clients_are_cut():
+    """By silence, a byte now and then, or an answer that is not read: each ends within its time, is told where
+    that is possible, is counted, and stores nothing."""
+    with daemon(listen={"address": "127.0.0.1:0", "idle_timeout": "1s"}) as d:
+        d.start()
+        cases = [
+            ("idle", b"", b"", b""),
+            ("idle", b"POST /v1/ev", b"", b""),
+            ("slow_request", HEAD, b"", b"408"),
+            ("slow_request", HEAD, b"X-Slow: " + b"x" * 1000, b"408"),
+            ("slow_request", HEAD + b"Content-Length: 500\r\n\r\n", b"", b"408"),
+            ("slow_request", HEAD + b"Content-Length: 500\r\n\r\n", b" " * 499, b"408"),
+            ("slow_request", HEAD + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n" * 90, b"408"),
+        ]
+        worst = 0
+        for limit, at_once, slowly, answer in cases:
+            before, ending = limited(d, limit), threading.Event()
+            connection = socket.create_connection(d.address(), timeout=30)
+            connection.sendall(at_once)
+            dripping = threading.Thread(target=drip, args=(connection, slowly, ending))
+            dripping.start()
+            data, seconds = read_all(connection)
+            ending.set()
+            dripping.join()
+            assert 0.5 < seconds < 8, (limit, at_once, seconds)
+            assert data.startswith(b"HTTP/1.1 408") if answer else data == b"", (limit, at_once, data)
+            if answer:
+                body = json.loads(data.split(b"\r\n\r\n", 1)[1])
+                assert (body["status"], body["code"]) == (408, "too_slow")
+            assert limited(d, limit) == before + 1, (limit, at_once)
+            worst = max(worst, seconds)
+        # An answer that nobody reads.
+        d.post([event(f"e{i}", text="x" * 4000) for i in range(1500)])
+        connection = socket.socket()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect(d.address())
+        connection.sendall(b"GET /v1/events?limit=4096 HTTP/1.1\r\nHost: x\r\n\r\n" * 3)
+        until("it is cut", lambda: limited(d, "slow_answer") == 1, 60)
+        connection.close()
+        assert d.post(event("after"))[0] == 201
+        # A slow one that keeps the pace is served: 64 KiB within each second and more.
+        connection = socket.create_connection(d.address(), timeout=30)
+        body = json.dumps(event("paced", text="x" * 250_000)).encode()
+        connection.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(body))
+        for at in range(0, len(body), 50_000):
+            connection.sendall(body[at:at + 50_000])
+            threading.Event().wait(0.4)
+        assert connection.recv(65536).startswith(b"HTTP/1.1 201")
+        connection.close()
+        dp.promise("seven kinds of slow requests with an idle_timeout of 1 s: cut within 8 s, 408 once a head has begun, "
+                   "each counted; an answer that is not read is cut too", f"all cut, the last after {worst:.1f} s")
+
+
+def test_headers_have_a_limit():
+    with daemon() as d:
+        d.start()
+        for number, size in enumerate((17_000, 100_000), 1):
+            connection = socket.create_connection(d.address(), timeout=20)
+            connection.sendall(b"GET /v1/stats HTTP/1.1\r\nHost: x\r\nX-Long: " + b"x" * size + b"\r\n\r\n")
+            data, _ = read_all(connection)
+            assert data.startswith(b"HTTP/1.1 431"), data[:100]
+            until("it is counted", lambda: limited(d, "headers") == number)
+        assert d.request("GET", "/v1/stats", headers={"X-Long": "x" * 15_000})[0] == 200
+        status, _, body = d.request("GET", "/v1/stats", headers={"X-Long": "x" * 17_000})
+        assert (status, body["code"]) == (431, "headers_too_large")
+
+
+def test_connections_have_a_limit():
+    with daemon(listen={"address": "127.0.0.1:0", "max_connections": 20}) as d:
+        d.start()
+        held = [socket.create_connection(d.address(), timeout=20) for _ in range(20)]
+        until("they are there", lambda: d.metric('daybook_http_connections{state="open"}') >= 20)
+        answer = d.post(event("a"))
+        body = problem(answer, 503, "too_many_connections")
+        assert answer[1]["Retry-After"] == "1" and answer[1]["Connection"] == "close", body
+        # Figures are served meanwhile.
+        assert d.get("/healthz")[0] == 200 and d.get("/readyz")[0] == 200
+        assert d.stats()["journal"]["stored_events"] == 0 and limited(d, "connections") == 1
+        for connection in held:
+            connection.close()
+        until("there is room", lambda: d.metric('daybook_http_connections{state="open"}') <= 1)
+        assert d.post(event("a"))[0] == 201
+
+
+def test_a_body_has_a_limit_that_is_counted():
+    with daemon(listen={"address": "127.0.0.1:0", "max_body_bytes": "64KiB"}) as d:
+        d.start()
+        problem(d.post(b" " * 70_000), 413, "too_large")
+        assert limited(d, "body") == 1 and limited(d, "bodies") == 0
+        assert d.metric('daybook_appends_total{journal="main",outcome="invalid"}') == 1
 
 
 def test_openmeter_answers():
