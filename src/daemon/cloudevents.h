@@ -2,7 +2,8 @@
 /*
  * A CloudEvent in the binary mode of HTTP, written as its structured form (P): headers `ce-...` become
  * attributes, percent-decoded; Content-Type becomes datacontenttype; the body becomes data. That form is the
- * record, so the same event sent in either mode is the same fact, as far as its attributes are strings.
+ * record, so the same event sent in either mode is the same fact, as far as its attributes are strings and
+ * datacontenttype is said in both.
  * Threads: one at a time per text.
  */
 #ifndef DBK_DAEMON_CLOUDEVENTS_H

@@ -228,6 +228,10 @@ def promise(allowed, measured):
     print(f"# allowed: {allowed}\n# measured: {measured}", flush=True)
 
 
+class Skip(Exception):
+    """Raised by a test that cannot be run here; says why."""
+
+
 def run_tests(names, wanted):
     """Runs the test functions of a module, or those that are wanted, and prints TAP; returns the exit
     status."""
@@ -241,6 +245,8 @@ def run_tests(names, wanted):
             test()
             print(f"ok {number} - {test.__name__}", flush=True)
             print(f"# {time.monotonic() - begin:.1f} s", flush=True)
+        except Skip as why:
+            print(f"ok {number} - {test.__name__} # SKIP {why}", flush=True)
         except Exception as error:  # whatever it is, the test has failed
             failed += 1
             import traceback
