@@ -61,8 +61,8 @@ struct key {
 static const char *const backends[] = {"log", NULL};
 static const char *const identities[] = {"any", "uuidv7", NULL};
 static const char *const tails[] = {"refuse", "accept", NULL};
-static const char *const policies[] = {"refuse", NULL};
-static const char *const undurable[] = {"refuse", NULL};
+static const char *const policies[] = {"refuse", "drop_oldest", NULL};
+static const char *const undurable[] = {"refuse", "serve", NULL};
 static const char *const levels[] = {"debug", "info", "warning", "error", NULL};
 static const char *const formats[] = {"text", "json", NULL};
 static const char *const kinds[] = {"sqlite", "file", "stdout", NULL};
@@ -108,9 +108,9 @@ static const struct key keys[] = {
     {"journal.retain_acknowledged", T_DURATION, C(retain_acknowledged_ms), 0, 3660 * DAY_MS, "24h", NULL,
      "How long a delivered event is kept, from its acceptance, so that a late retry is still recognised."},
     {"journal.capacity_policy", T_CHOICE, C(capacity_policy), 0, 0, "refuse", policies,
-     "What a full journal does once it has given up what was delivered. `refuse`: the producer is told (503)."},
+     "What a full journal does once it has given up what was delivered. `refuse`: the producer is told (503); `drop_oldest`: it forgets the oldest undelivered events, counted in `lost` (telemetry grade)."},
     {"journal.on_undurable", T_CHOICE, C(on_undurable), 0, 0, "refuse", undurable,
-     "What a producer is told whose event could not be made durable. `refuse`: 503 `usage_not_durable`."},
+     "What a producer is told whose event could not be made durable. `refuse`: 503 `usage_not_durable`; `serve`: 202, and the event is counted in `lost` (telemetry grade)."},
     {"journal.operation_timeout", T_DURATION, C(operation_timeout_ms), 1, HOUR_MS, "10s", NULL,
      "How long a request waits for its commit; past it, it is answered 503 with the reason `timed_out` (the outcome is unknown: repeat it)."},
 
@@ -913,6 +913,17 @@ out:
 void dbk_config_free(struct dbk_config *config)
 {
     free(config);
+}
+
+const char *dbk_config_telemetry_reason(const struct dbk_config *config)
+{
+    bool drops = config->capacity_policy == DAYBOOK_POLICY_DROP_OLDEST;
+    bool serves = config->on_undurable == DBK_UNDURABLE_SERVE;
+    return drops && serves ? "capacity_policy: drop_oldest forgets events that nobody has, and "
+                             "on_undurable: serve answers for events that were not stored"
+           : drops         ? "capacity_policy: drop_oldest forgets events that nobody has"
+           : serves        ? "on_undurable: serve answers for events that were not stored"
+                           : NULL;
 }
 
 struct daybook_event_limits dbk_config_event_limits(const struct dbk_config *config)

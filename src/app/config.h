@@ -30,6 +30,9 @@ enum dbk_log_level { DBK_LOG_DEBUG, DBK_LOG_INFO, DBK_LOG_WARNING, DBK_LOG_ERROR
 enum dbk_log_format { DBK_LOG_TEXT, DBK_LOG_JSON };
 enum dbk_sink_kind { DBK_SINK_SQLITE, DBK_SINK_FILE, DBK_SINK_STDOUT };
 
+/* What a producer is told whose event could not be made durable (M2). */
+enum dbk_undurable { DBK_UNDURABLE_REFUSE, DBK_UNDURABLE_SERVE };
+
 /* Where in the file a value stands, from 1; line 0: it was not given. */
 struct dbk_config_mark {
     uint32_t line;
@@ -95,8 +98,8 @@ struct dbk_config {
     uint64_t max_event_bytes;
     uint64_t max_delivery_attempts;
     int64_t retain_acknowledged_ms;
-    int capacity_policy;
-    int on_undurable;
+    int capacity_policy; /* enum daybook_capacity_policy */
+    int on_undurable;    /* enum dbk_undurable */
     int64_t operation_timeout_ms;
     int64_t drain_grace_ms;
     int64_t drain_deadline_ms;
@@ -120,6 +123,9 @@ void dbk_config_free(struct dbk_config *config);
 
 /* `"sqlite"`: the word of the configuration for a kind of destination. */
 const char *dbk_sink_kind_name(int kind);
+
+/* Why the journal of this configuration is telemetry grade (M1), for people; NULL: it is not. */
+const char *dbk_config_telemetry_reason(const struct dbk_config *config);
 
 /* What an event has to be, from the configuration. */
 struct daybook_event_limits dbk_config_event_limits(const struct dbk_config *config);

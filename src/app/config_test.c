@@ -182,9 +182,9 @@ static void test_impossible_values(void **state)
     expect_refusal("journal: {max_events: 0}\n", "c.yaml:1:23:", "too small: at least 1");
     expect_refusal("journal: {max_events: 99999999999999999999}\n", "c.yaml:1:23:", "whole number");
     expect_refusal("journal: {backend: postgres}\n", "c.yaml:1:20:", "write log");
-    expect_refusal("journal: {on_undurable: serve}\n",
-                   "c.yaml:1:25:", "write refuse, the only one");
-    expect_refusal("journal: {capacity_policy: drop_oldest}\n", "c.yaml:1:28:", "write refuse");
+    expect_refusal("journal: {on_undurable: ignore}\n", "c.yaml:1:25:", "write refuse or serve");
+    expect_refusal("journal: {capacity_policy: drop_newest}\n",
+                   "c.yaml:1:28:", "write refuse or drop_oldest");
     expect_refusal("log: {level: loud}\n", "c.yaml:1:14:", "debug or info or warning or error");
     expect_refusal("consumers: []\n", "c.yaml:1:12:", "has 0 entries");
     expect_refusal("consumers:\n  - name: A\n", "c.yaml:2:11:", "is no name");
@@ -311,6 +311,34 @@ static void test_the_example(void **state)
     dbk_config_free(defaults);
 }
 
+/* M1: what may lose usage without its producer knowing says so. */
+static void test_M1_what_is_telemetry_grade(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *yaml;
+        const char *part; /* NULL: billing grade */
+    } cases[] = {
+        {"{}\n", NULL},
+        {"journal: {capacity_policy: refuse, on_undurable: refuse}\n", NULL},
+        {"journal: {capacity_policy: drop_oldest}\n", "capacity_policy: drop_oldest"},
+        {"journal: {on_undurable: serve}\n", "on_undurable: serve"},
+        {"journal: {capacity_policy: drop_oldest, on_undurable: serve}\n", "and on_undurable"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct dbk_config *c = NULL;
+        assert_int_equal(parse(cases[i].yaml, &c, NULL), DAYBOOK_OK);
+        const char *reason = dbk_config_telemetry_reason(c);
+        if (cases[i].part == NULL) {
+            assert_null(reason);
+        } else {
+            assert_non_null(reason);
+            assert_non_null(strstr(reason, cases[i].part));
+        }
+        dbk_config_free(c);
+    }
+}
+
 static void test_units(void **state)
 {
     (void)state;
@@ -369,6 +397,7 @@ int main(void)
         cmocka_unit_test(test_what_is_no_yaml),
         cmocka_unit_test(test_a_file_that_is_missing),
         cmocka_unit_test(test_the_example),
+        cmocka_unit_test(test_M1_what_is_telemetry_grade),
         cmocka_unit_test(test_units),
         cmocka_unit_test(test_documentation_is_the_table),
     };

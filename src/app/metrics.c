@@ -57,6 +57,13 @@ enum dbk_append_outcome dbk_append_outcome_of(enum daybook_code code)
     return DBK_APPEND_BACKEND;
 }
 
+enum dbk_lost_reason dbk_lost_reason_of(enum daybook_code code)
+{
+    return code == DAYBOOK_AT_CAPACITY ? DBK_LOST_AT_CAPACITY
+           : code == DAYBOOK_DRAINING  ? DBK_LOST_DRAINING
+                                       : DBK_LOST_BACKEND;
+}
+
 static void head(struct dbk_text *text, const char *name, const char *type, const char *help)
 {
     dbk_text_printf(text, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
@@ -94,25 +101,21 @@ static struct daybook_histogram snapshot(const struct dbk_histogram *h)
     return s;
 }
 
-enum lost_reason { LOST_AT_CAPACITY, LOST_BACKEND, LOST_DRAINING, LOST_UNHEARD, LOST_DROPPED };
-static const char *const lost_names[] = {"at_capacity", "backend", "draining", "unheard",
-                                         "dropped"};
+/* As enum dbk_lost_reason; then what it does not have. */
+enum { LOST_UNHEARD = DBK_LOST_REASONS, LOST_DROPPED, LOST_ALL };
+static const char *const lost_names[LOST_ALL] = {"at_capacity", "backend", "draining", "unheard",
+                                                 "dropped"};
 
-/* M2. The first three are events that were answered 202 without being durable: no configuration of this
- * version does that. */
-static uint64_t lost(const struct dbk_metrics_page *page, enum lost_reason reason)
+/* M2 */
+static uint64_t lost(const struct dbk_metrics_page *page, unsigned reason)
 {
-    switch (reason) {
-    case LOST_UNHEARD:
+    if (reason == LOST_UNHEARD) {
         return page->appends->unheard;
-    case LOST_DROPPED:
-        return page->journal != NULL ? page->journal->dropped : 0;
-    case LOST_AT_CAPACITY:
-    case LOST_BACKEND:
-    case LOST_DRAINING:
-        break;
     }
-    return 0;
+    if (reason == LOST_DROPPED) {
+        return page->journal != NULL ? page->journal->dropped : 0;
+    }
+    return page->appends->lost[reason];
 }
 
 static void write_appends(struct dbk_text *text, const struct dbk_metrics_page *page)
@@ -125,9 +128,9 @@ static void write_appends(struct dbk_text *text, const struct dbk_metrics_page *
     }
     head(text, "daybook_lost_total", "counter",
          "Events that nobody has and whose producer was not told so: page on any.");
-    for (unsigned i = 0; i < sizeof lost_names / sizeof lost_names[0]; i++) {
+    for (unsigned i = 0; i < LOST_ALL; i++) {
         (void)snprintf(labels, sizeof labels, JOURNAL ",reason=\"%s\"", lost_names[i]);
-        value(text, "daybook_lost_total", labels, lost(page, (enum lost_reason)i));
+        value(text, "daybook_lost_total", labels, lost(page, i));
     }
     head(text, "daybook_appends_in_flight", "gauge", "Requests that wait for their commit.");
     value(text, "daybook_appends_in_flight", JOURNAL, page->appends_in_flight);

@@ -64,8 +64,17 @@ struct dbk_consumer_counters {
     _Atomic uint64_t redelivered;
 };
 
+/* Why an event was lost that its producer was answered 202 for (M2). */
+enum dbk_lost_reason {
+    DBK_LOST_AT_CAPACITY,
+    DBK_LOST_BACKEND, /* an unknown outcome too */
+    DBK_LOST_DRAINING,
+    DBK_LOST_REASONS
+};
+
 struct dbk_append_counters {
     _Atomic uint64_t outcomes[DBK_APPEND_OUTCOMES];
+    _Atomic uint64_t lost[DBK_LOST_REASONS];
     _Atomic uint64_t unheard; /* refused for want of durability, and the client had gone (M2) */
     struct dbk_histogram append_us;
 };
@@ -90,6 +99,8 @@ struct dbk_http_counters {
 void dbk_histogram_add(struct dbk_histogram *histogram, uint64_t value);
 /* Every code that an append can answer with has one; what else there is counts as backend. */
 enum dbk_append_outcome dbk_append_outcome_of(enum daybook_code code);
+/* For a code that the table of codes answers with 503. */
+enum dbk_lost_reason dbk_lost_reason_of(enum daybook_code code);
 
 /* What the page is written from. Pointers borrowed for the call. */
 struct dbk_metrics_sink {

@@ -15,6 +15,7 @@ const char *dbk_status_phrase(unsigned status)
         const char *phrase;
     } phrases[] = {{200, "OK"},
                    {201, "Created"},
+                   {202, "Accepted"},
                    {204, "No Content"},
                    {207, "Multi-Status"},
                    {400, "Bad Request"},

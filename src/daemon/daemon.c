@@ -150,6 +150,13 @@ static void print_welcome(struct life *life)
 static void log_opened(struct life *life)
 {
     struct daybook_journal_stats stats;
+    const char *why = dbk_config_telemetry_reason(life->config);
+    if (why != NULL) {
+        dbk_log(DBK_LOG_WARNING,
+                "this journal is telemetry grade: usage can be lost without its producer knowing; "
+                "do not bill from it",
+                DBK_LOG_TEXT_FIELD("reason", why));
+    }
     if (dbk_service_stats(&life->service, &stats)) {
         dbk_log(DBK_LOG_INFO, "journal open",
                 DBK_LOG_TEXT_FIELD("path", life->config->journal_path),

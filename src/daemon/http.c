@@ -281,6 +281,9 @@ static void count_outcomes(struct dbk_service *service, const struct dbk_ingest 
         if (code != DAYBOOK_DRAINING) {
             atomic_fetch_add(&service->appends.outcomes[dbk_append_outcome_of(code)], 1);
         }
+        if (ingest->undurable == DBK_UNDURABLE_SERVE && daybook_code_http_status(code) == 503) {
+            atomic_fetch_add(&service->appends.lost[dbk_lost_reason_of(code)], 1);
+        }
     }
 }
 
@@ -363,6 +366,7 @@ static enum MHD_Result begin_append(struct request *request)
     }
     append->ingest.dialect =
         request->target.route == DBK_ROUTE_OPENMETER ? DBK_DIALECT_OPENMETER : DBK_DIALECT_DAYBOOK;
+    append->ingest.undurable = (enum dbk_undurable)service->config->on_undurable;
     if (append->ingest.event_count == 0) {
         return answer_without(request, append, DAYBOOK_OK, "");
     }

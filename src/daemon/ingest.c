@@ -307,8 +307,21 @@ static void write_capacity(struct dbk_text *text, const struct outcome *o)
     }
 }
 
+/* M2: it is lost, and its producer is not held up by that. */
+static void answer_served(const struct dbk_item *item, const struct outcome *o,
+                          struct dbk_answer *answer)
+{
+    answer->status = 202;
+    answer->content_type = DBK_TYPE_JSON;
+    dbk_text_str(&answer->body, "{\"status\":\"not_durable\",\"request_id\":");
+    dbk_text_json(&answer->body, item->request_id);
+    dbk_text_printf(&answer->body, ",\"reason\":\"%s\"", daybook_code_name(o->code));
+    write_capacity(&answer->body, o);
+    dbk_text_str(&answer->body, "}\n");
+}
+
 static void answer_one(const struct dbk_item *item, const struct outcome *o,
-                       struct dbk_answer *answer)
+                       enum dbk_undurable undurable, struct dbk_answer *answer)
 {
     struct dbk_text *text = &answer->body;
     answer->status = (unsigned)daybook_code_http_status(o->code);
@@ -322,6 +335,10 @@ static void answer_one(const struct dbk_item *item, const struct outcome *o,
         dbk_text_str(text, ",\"position\":");
         dbk_text_u64(text, o->result->position);
         dbk_text_str(text, "}\n");
+        return;
+    }
+    if (is_undurable(o->code) && undurable == DBK_UNDURABLE_SERVE) {
+        answer_served(item, o, answer);
         return;
     }
     dbk_answer_problem_open(answer, answer->status, daybook_code_http_name(o->code), o->message);
@@ -390,8 +407,14 @@ static void write_errors(const struct dbk_ingest *ingest,
 }
 
 /* The status of many, as docs/HTTP.md has it. */
-static unsigned status_of(const struct tally *tally, enum dbk_dialect dialect)
+static unsigned status_of(const struct tally *tally, enum dbk_dialect dialect,
+                          enum dbk_undurable undurable)
 {
+    if (undurable == DBK_UNDURABLE_SERVE && tally->undurable > 0) {
+        return tally->failed == tally->undurable  ? 202
+               : dialect == DBK_DIALECT_OPENMETER ? 422
+                                                  : 207;
+    }
     if (dialect == DBK_DIALECT_OPENMETER) {
         /* Its clients read no body of a success: whatever is not durable has to be an error. */
         return tally->failed == 0 ? 204 : tally->undurable > 0 ? 503 : 422;
@@ -415,9 +438,9 @@ static void answer_many(const struct dbk_ingest *ingest,
     struct tally tally = {0};
     struct dbk_text errors = {0};
     write_errors(ingest, results, instead, detail, &errors, &tally);
-    answer->status = status_of(&tally, ingest->dialect);
+    answer->status = status_of(&tally, ingest->dialect, ingest->undurable);
     answer->content_type = DBK_TYPE_JSON;
-    answer->not_durable = tally.undurable;
+    answer->not_durable = ingest->undurable == DBK_UNDURABLE_SERVE ? 0 : tally.undurable;
     if (answer->status == 204) {
         answer->content_type = NULL;
         dbk_text_release(&errors);
@@ -462,5 +485,5 @@ void dbk_ingest_answer(const struct dbk_ingest *ingest, const struct daybook_app
         answer->status = 204;
         return;
     }
-    answer_one(&ingest->items[0], &o, answer);
+    answer_one(&ingest->items[0], &o, ingest->undurable, answer);
 }

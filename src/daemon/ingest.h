@@ -11,6 +11,7 @@
 
 #include <daybook/journal.h>
 
+#include "app/config.h"
 #include "daemon/answer.h"
 
 #define DBK_BODY_EVENTS_MAX                                                                        \
@@ -44,7 +45,8 @@ struct dbk_arena_chunk;
 /* A body taken apart. Events borrow from the body and from `chunks`. */
 struct dbk_ingest {
     enum dbk_body_kind kind;
-    enum dbk_dialect dialect; /* DAYBOOK, until the caller says otherwise */
+    enum dbk_dialect dialect;     /* DAYBOOK, until the caller says otherwise */
+    enum dbk_undurable undurable; /* REFUSE, until the caller says otherwise */
     bool many;
     struct dbk_item *items;
     size_t item_count;

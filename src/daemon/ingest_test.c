@@ -100,6 +100,77 @@ static void test_one_refused(void **state)
     }
 }
 
+/* `on_undurable: serve`: the same codes, and nobody is held up; what is the event's fault stays refused. */
+static void test_M2_served_one(void **state)
+{
+    (void)state;
+    static const struct {
+        enum daybook_code code;
+        unsigned status;
+        const char *part;
+    } cases[] = {
+        {DAYBOOK_OK, 201, "\"accepted\""},
+        {DAYBOOK_ALREADY_PRESENT, 200, "\"already_present\""},
+        {DAYBOOK_CONFLICT, 409, "\"code\":\"conflict\""},
+        {DAYBOOK_AT_CAPACITY, 202,
+         "{\"status\":\"not_durable\",\"request_id\":\"a\",\"reason\":\"at_capacity\","
+         "\"limit\":\"events\",\"retained\":12}"},
+        {DAYBOOK_BACKEND, 202, "\"reason\":\"backend\""},
+        {DAYBOOK_TIMED_OUT, 202, "\"reason\":\"timed_out\""},
+        {DAYBOOK_DRAINING, 202, "\"reason\":\"draining\""},
+        {DAYBOOK_NO_MEMORY, 202, "\"reason\":\"no_memory\""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct world w;
+        assert_int_equal(parse(&w, GOOD("a"), DBK_BODY_JSON), DAYBOOK_OK);
+        w.ingest.undurable = DBK_UNDURABLE_SERVE;
+        w.results[0] = (struct daybook_append_result){
+            .code = cases[i].code, .limit = DAYBOOK_LIMIT_EVENTS, .retained = 12};
+        answer(&w);
+        expect(&w, cases[i].status, cases[i].part);
+        assert_int_equal(w.answer.not_durable, 0);
+        assert_int_equal(w.answer.retry_after_s, 0);
+        end(&w);
+    }
+}
+
+static void test_M2_served_many(void **state)
+{
+    (void)state;
+    static const struct {
+        enum daybook_code first;
+        enum daybook_code second;
+        enum dbk_dialect dialect;
+        unsigned status;
+    } cases[] = {
+        {DAYBOOK_OK, DAYBOOK_OK, DBK_DIALECT_DAYBOOK, 200},
+        {DAYBOOK_OK, DAYBOOK_AT_CAPACITY, DBK_DIALECT_DAYBOOK, 202},
+        {DAYBOOK_BACKEND, DAYBOOK_AT_CAPACITY, DBK_DIALECT_DAYBOOK, 202},
+        {DAYBOOK_CONFLICT, DAYBOOK_AT_CAPACITY, DBK_DIALECT_DAYBOOK, 207},
+        {DAYBOOK_CONFLICT, DAYBOOK_CONFLICT, DBK_DIALECT_DAYBOOK, 422},
+        {DAYBOOK_OK, DAYBOOK_AT_CAPACITY, DBK_DIALECT_OPENMETER, 202},
+        {DAYBOOK_CONFLICT, DAYBOOK_AT_CAPACITY, DBK_DIALECT_OPENMETER, 422},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct world w;
+        assert_int_equal(parse(&w, "[" GOOD("a") "," GOOD("b") "]", DBK_BODY_JSON), DAYBOOK_OK);
+        w.ingest.undurable = DBK_UNDURABLE_SERVE;
+        w.ingest.dialect = cases[i].dialect;
+        w.results[0].code = cases[i].first;
+        w.results[1].code = cases[i].second;
+        answer(&w);
+        assert_int_equal(w.answer.status, cases[i].status);
+        assert_int_equal(w.answer.not_durable, 0);
+        assert_int_equal(w.answer.retry_after_s, 0);
+        if (cases[i].second == DAYBOOK_AT_CAPACITY) {
+            expect(&w, cases[i].status,
+                   "\"index\":1,\"request_id\":\"b\",\"code\":\"at_capacity\"");
+            expect(&w, cases[i].status, "\"retry\":true");
+        }
+        end(&w);
+    }
+}
+
 static void test_A4_names_the_limit(void **state)
 {
     (void)state;
@@ -288,6 +359,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_accepted_and_present),
         cmocka_unit_test(test_one_refused),
+        cmocka_unit_test(test_M2_served_one),
+        cmocka_unit_test(test_M2_served_many),
         cmocka_unit_test(test_A4_names_the_limit),
         cmocka_unit_test(test_one_bad_event),
         cmocka_unit_test(test_array),

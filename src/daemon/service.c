@@ -461,6 +461,14 @@ void dbk_service_return(struct dbk_service *service)
     dbk_mutex_unlock(&service->lock);
 }
 
+/* M1: what the daemon answers for counts, not the engine alone. */
+static void set_mode(const struct dbk_service *service, struct daybook_journal_stats *stats)
+{
+    if (dbk_config_telemetry_reason(service->config) != NULL) {
+        stats->mode = DAYBOOK_MODE_TELEMETRY_GRADE;
+    }
+}
+
 bool dbk_service_stats(struct dbk_service *service, struct daybook_journal_stats *ret)
 {
     struct daybook_journal *journal = dbk_service_borrow(service);
@@ -469,6 +477,7 @@ bool dbk_service_stats(struct dbk_service *service, struct daybook_journal_stats
             daybook_journal_stats(journal, dbk_service_now(service), ret, NULL);
         dbk_service_return(service);
         if (code == DAYBOOK_OK) {
+            set_mode(service, ret);
             return true;
         }
     }
@@ -476,6 +485,7 @@ bool dbk_service_stats(struct dbk_service *service, struct daybook_journal_stats
     bool known = service->has_last_stats;
     *ret = service->last_stats;
     dbk_mutex_unlock(&service->lock);
+    set_mode(service, ret);
     return known;
 }
 
