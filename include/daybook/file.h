@@ -48,7 +48,8 @@ struct daybook_stdout_options {
     enum daybook_line_format format;
 };
 
-/** Opens standard output as a destination. Accepted means that the lines were written, no more: whoever
+/** Opens standard output as a destination; the process should ignore SIGPIPE, or a reader that goes ends
+ * it. Accepted means that the lines were written, no more: whoever
  * reads them may lose them, so an acknowledgement promises less than with any other destination. Lines
  * stay whole when a write is cut off: the rest of its last line comes first in the next write.
  * @param options borrowed for the call; NULL: the defaults. @param ret_sink owned: release with
