@@ -56,7 +56,26 @@
     X(RECLAIMS_ONLY_THE_FRONT, "reclaims_only_the_front")                                          \
     X(RECLAIMS_QUARANTINED, "reclaims_quarantined")                                                \
     X(DROPS_QUARANTINED, "drops_quarantined")                                                      \
-    X(DROPPED_LEASE_FORGOTTEN, "dropped_lease_forgotten")
+    X(DROPPED_LEASE_FORGOTTEN, "dropped_lease_forgotten")                                          \
+    X(BLAMES_WITHOUT_ACCEPTANCE, "blames_without_acceptance")                                      \
+    X(BLAMES_IN_AN_OUTAGE, "blames_in_an_outage")                                                  \
+    X(CONDEMNS_AT_ONCE, "condemns_at_once")                                                        \
+    X(BRAKE_OFF, "brake_off")                                                                      \
+    X(ROLLED_BACK_LANDED, "rolled_back_landed")                                                    \
+    X(OTHER_ROW_ACCEPTED, "other_row_accepted")                                                    \
+    X(UNAVAILABLE_IS_OUTAGE, "unavailable_is_outage")                                              \
+    X(BEATS_ON, "beats_on")                                                                        \
+    X(WRITES_BEHIND_REFUSED, "writes_behind_refused")                                              \
+    X(AWAY_ASKED_LAST, "away_asked_last")                                                          \
+    X(MAINTAINS_AFTER_STOP, "maintains_after_stop")                                                \
+    X(ZEROS_FOR_UNKNOWN, "zeros_for_unknown")                                                      \
+    X(ACKS_UNWRITTEN, "acks_unwritten")                                                            \
+    X(ACK_NOT_REPEATED, "ack_not_repeated")                                                        \
+    X(OUTAGE_SPENDS_ATTEMPTS, "outage_spends_attempts")                                            \
+    X(COUNTS_EACH_WRITE, "counts_each_write")                                                      \
+    X(ADVISES_UNLANDED, "advises_unlanded")                                                        \
+    X(STOP_KEEPS_LEASES, "stop_keeps_leases")                                                      \
+    X(LEASE_NOT_EXTENDED, "lease_not_extended")
 
 #define DBK_FAULT_ENUM(id, name) DBK_FAULT_##id,
 enum dbk_fault { DBK_FAULT_NONE, DBK_FAULT_LIST(DBK_FAULT_ENUM) DBK_FAULT_COUNT };

@@ -12,6 +12,8 @@
  */
 #include "delivery/delivery.h"
 
+#include "base/fault.h"
+
 enum daybook_caught_up daybook_drain_report_caught_up(const struct daybook_drain_report *report)
 {
     if (!report->counted) {
@@ -242,7 +244,7 @@ struct daybook_drain_report dbk_worker_report(struct daybook_worker *w)
     dbk_mutex_lock(&w->lock);
     const struct dbk_backlog *backlog =
         w->stage == DBK_STAGE_DONE ? &w->own_reading : &w->callers_reading;
-    report.reported = w->stage >= DBK_STAGE_FIGURES;
+    report.reported = w->stage >= DBK_STAGE_FIGURES || dbk_fault(DBK_FAULT_ZEROS_FOR_UNKNOWN);
     if (report.reported) {
         report.delivered = w->final_delivered;
         report.failed = w->final_failed;

@@ -4,6 +4,8 @@
  */
 #include "delivery/pace.h"
 
+#include "base/fault.h"
+
 #define SIZE_DIVISOR 4u   /* W5b: a quarter each */
 #define DOUBLINGS_MAX 20u /* beyond any ratio of lease to poll interval that makes sense */
 
@@ -37,6 +39,9 @@ static int64_t least(int64_t a, int64_t b)
 
 int64_t dbk_pace_slow(struct dbk_pace *pace, int64_t retry_after_us)
 {
+    if (dbk_fault(DBK_FAULT_BEATS_ON)) {
+        pace->tries = 0;
+    }
     uint32_t doublings = pace->tries < DOUBLINGS_MAX ? pace->tries : DOUBLINGS_MAX;
     int64_t whole_us = pace->poll_us;
 

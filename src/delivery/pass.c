@@ -10,6 +10,8 @@
 
 #include <stdio.h>
 
+#include "base/fault.h"
+
 /* ---- claim ------------------------------------------------------------------------------------- */
 
 static bool claim(struct daybook_worker *w)
@@ -146,6 +148,9 @@ static bool hold_leases(struct daybook_worker *w, enum dbk_ask ask)
 {
     int64_t mono_us = dbk_worker_mono_us(w);
 
+    if (dbk_fault(DBK_FAULT_LEASE_NOT_EXTENDED)) {
+        return true;
+    }
     if (is_short_of_time(w, mono_us) || !is_covered(w, ask, mono_us)) {
         extend_leases(w, mono_us);
     }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/fault.h"
 
 /* ---- memory -------------------------------------------------------------------------------------- */
 
@@ -284,6 +285,9 @@ static bool is_final(enum dbk_row_state state)
 static void hold_behind(struct dbk_search *s, size_t row)
 {
     group(s);
+    if (dbk_fault(DBK_FAULT_WRITES_BEHIND_REFUSED)) {
+        return;
+    }
     for (row = behind(s, row); row != DBK_NO_ROW; row = behind(s, row)) {
         enum dbk_row_state state = s->rows[row].state;
         if (state == DBK_ROW_READY || state == DBK_ROW_WAITING || state == DBK_ROW_TAKEN) {
@@ -415,6 +419,9 @@ static void on_accepted(struct dbk_search *s)
 /* The destination at hand is not there, or may not be: what is not settled there waits. */
 static void end_as_outage(struct dbk_search *s, int64_t retry_after_us)
 {
+    if (dbk_fault(DBK_FAULT_BLAMES_IN_AN_OUTAGE)) {
+        settle_pending(s);
+    }
     for (size_t i = 0; i < s->count; i++) {
         struct dbk_search_row *row = &s->rows[i];
         row->failed = false;
@@ -459,6 +466,10 @@ static void on_refused(struct dbk_search *s, const struct daybook_answer *answer
     hold_behind(s, row);
     if (answer->refusal != DAYBOOK_REFUSAL_PLAIN) {
         blame(s, row); /* of a row, and there is one; too large alone */
+        return;
+    }
+    if (dbk_fault(DBK_FAULT_BLAMES_WITHOUT_ACCEPTANCE)) {
+        blame(s, row);
         return;
     }
     s->rows[row].state = DBK_ROW_REFUSED;
@@ -519,7 +530,7 @@ static void on_rejected(struct dbk_search *s, const struct daybook_answer *answe
     }
     size_t before = s->write_count;
     blame_named(s, answer);
-    if (answer->others == DAYBOOK_OTHERS_ACCEPTED) {
+    if (answer->others == DAYBOOK_OTHERS_ACCEPTED || dbk_fault(DBK_FAULT_ROLLED_BACK_LANDED)) {
         take_others(s);
     }
     /* After the others: what was taken behind a named row has landed there; no other destination is
@@ -566,7 +577,7 @@ static void on_unavailable(struct dbk_search *s, const struct daybook_answer *an
         hold_behind(s, s->write[0]);
         s->rows[s->write[0]].state = DBK_ROW_REFUSED;
         s->pending++;
-    } else if (s->accepted && !s->deferred) {
+    } else if (s->accepted && !s->deferred && !dbk_fault(DBK_FAULT_UNAVAILABLE_IS_OUTAGE)) {
         defer(s, answer->retry_after_us);
     } else {
         end_as_outage(s, answer->retry_after_us);
@@ -624,12 +635,12 @@ static void order_sinks(struct dbk_search *s)
     size_t count = 0;
 
     for (size_t i = 0; i < s->sink_count; i++) {
-        if (s->recall->sinks[i].away) {
+        if (s->recall->sinks[i].away && !dbk_fault(DBK_FAULT_AWAY_ASKED_LAST)) {
             s->sinks[count++] = (uint8_t)i;
         }
     }
     for (size_t i = 0; i < s->sink_count; i++) {
-        if (!s->recall->sinks[i].away) {
+        if (!s->recall->sinks[i].away || dbk_fault(DBK_FAULT_AWAY_ASKED_LAST)) {
             s->sinks[count++] = (uint8_t)i;
         }
     }
@@ -790,12 +801,14 @@ static enum dbk_ask ask_range(struct dbk_search *s)
 /* The next row that may be condemned, if one more write of it alone is refused too (W6, W6b). */
 static size_t next_to_confirm(struct dbk_search *s)
 {
-    if (s->recall->sinks[s->sink].braked) {
+    if (s->recall->sinks[s->sink].braked && !dbk_fault(DBK_FAULT_BRAKE_OFF)) {
         return DBK_NO_ROW;
     }
     for (size_t i = 0; i < s->count; i++) {
         if (s->rows[i].state == DBK_ROW_BLAMED && !s->rows[i].confirmed &&
-            s->deliveries[i].attempt >= s->attempts_max && is_first(s, i)) {
+            (s->deliveries[i].attempt >= s->attempts_max ||
+             dbk_fault(DBK_FAULT_CONDEMNS_AT_ONCE)) &&
+            is_first(s, i)) {
             return i;
         }
     }

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/fault.h"
 #include "delivery/words.h"
 
 /* ---- telling ----------------------------------------------------------------------------------- */
@@ -112,6 +113,9 @@ static void tell_outcome(struct daybook_worker *w, const struct dbk_pass *pass)
 {
     for (size_t i = 0; i < w->options.sink_count; i++) {
         size_t taken = dbk_search_taken(&w->search, i);
+        if (dbk_fault(DBK_FAULT_COUNTS_EACH_WRITE) && w->search.grouped) {
+            taken *= 2;
+        }
         if (taken > 0) {
             dbk_worker_notify(w, (struct daybook_worker_event){.kind = DAYBOOK_WORKER_LANDED,
                                                                .sink = w->sinks[i],
@@ -150,7 +154,8 @@ static size_t gather(struct daybook_worker *w, enum dbk_row_state state)
     size_t count = 0;
 
     for (size_t i = 0; i < w->search.count; i++) {
-        if (w->search.rows[i].state == state) {
+        if (w->search.rows[i].state == state ||
+            (state == DBK_ROW_LANDED && dbk_fault(DBK_FAULT_ACKS_UNWRITTEN))) {
             w->set[count++] = dbk_worker_hand_out(w, i);
         }
     }
@@ -204,7 +209,7 @@ static void settle_landed(struct daybook_worker *w, struct dbk_pass *pass)
     pass->landed = gather(w, DBK_ROW_LANDED);
     if (pass->landed > 0 && !acknowledge(w, w->set, pass->landed, &granted)) {
         memcpy(w->unacked, w->set, pass->landed * sizeof w->set[0]);
-        w->unacked_count = pass->landed;
+        w->unacked_count = dbk_fault(DBK_FAULT_ACK_NOT_REPEATED) ? 0 : pass->landed;
         dbk_worker_give_back(w, w->set, pass->landed, DBK_ATTEMPTS_ONLY);
     }
     pass->acknowledged += granted;
@@ -225,7 +230,7 @@ static void keep_control(struct daybook_worker *w)
 static void advise(struct daybook_worker *w)
 {
     for (size_t i = 0; i < w->search.count; i++) {
-        if (w->search.rows[i].state == DBK_ROW_LANDED) {
+        if (w->search.rows[i].state == DBK_ROW_LANDED || dbk_fault(DBK_FAULT_ADVISES_UNLANDED)) {
             dbk_advisories_offer(w, &w->rows[i]);
         }
     }
@@ -302,11 +307,16 @@ static void settle_unwritten(struct daybook_worker *w, const struct dbk_pass *pa
         dbk_held_let_go(w); /* the doubt is over, or begins anew with this pass */
     }
     size_t count = gather(w, DBK_ROW_UNWRITTEN);
+    if (dbk_fault(DBK_FAULT_OUTAGE_SPENDS_ATTEMPTS)) {
+        return;
+    }
     if (outage) {
         dbk_held_add(w, w->set, count, first_end_us(w));
     } else {
         dbk_worker_give_back(w, w->set, count,
-                             pass->end == DBK_PASS_CUT ? DBK_LEASES_TOO : DBK_ATTEMPTS_ONLY);
+                             pass->end == DBK_PASS_CUT && !dbk_fault(DBK_FAULT_STOP_KEEPS_LEASES)
+                                 ? DBK_LEASES_TOO
+                                 : DBK_ATTEMPTS_ONLY);
     }
 }
 

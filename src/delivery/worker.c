@@ -12,6 +12,7 @@
 
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/fault.h"
 #include "base/os.h"
 
 #define NAMES_TEXT_MAX 1024u /* of the names in one warning about consumers */
@@ -290,7 +291,8 @@ static void maintain(struct daybook_worker *w)
 /* On its own interval, whether or not delivery has caught up; never once a stop was asked for (L2). */
 static void maintain_if_due(struct daybook_worker *w)
 {
-    if (dbk_worker_is_stopped(w) || dbk_worker_mono_us(w) < w->maintain_due_us) {
+    if ((dbk_worker_is_stopped(w) && !dbk_fault(DBK_FAULT_MAINTAINS_AFTER_STOP)) ||
+        dbk_worker_mono_us(w) < w->maintain_due_us) {
         return;
     }
     maintain(w);

@@ -16,6 +16,7 @@
 #include <daybook/sqlite.h>
 
 #include "base/error.h"
+#include "base/fault.h"
 
 #ifndef DBK_HAVE_SQLITE
 
@@ -363,7 +364,10 @@ static int compare_stored(struct sqlite_sink *s, const struct daybook_row *row,
         stored.name_space = column_bytes(s->find, 0);
         stored.subject = column_bytes(s->find, 1);
         stored.record = column_bytes(s->find, 2);
-        *ret_stored = daybook_event_same_fact(&row->event, &stored) ? STORED_SAME : STORED_OTHER;
+        *ret_stored =
+            daybook_event_same_fact(&row->event, &stored) || dbk_fault(DBK_FAULT_OTHER_ROW_ACCEPTED)
+                ? STORED_SAME
+                : STORED_OTHER;
         rc = SQLITE_OK;
     } else if (rc == SQLITE_DONE) {
         *ret_stored = STORED_NOT;

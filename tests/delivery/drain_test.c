@@ -610,6 +610,9 @@ static void test_T7_a_worker_may_be_freed_without_a_drain(void **state)
 int main(int argc, char **argv)
 {
     on_log = argc > 1 && strcmp(argv[1], "log") == 0;
+    if (argc > 2) {
+        cmocka_set_test_filter(argv[2]);
+    }
 
     const struct CMUnitTest tests[] = {
         TEST(test_L1_an_append_wakes_an_idle_worker),
