@@ -75,7 +75,9 @@
     X(COUNTS_EACH_WRITE, "counts_each_write")                                                      \
     X(ADVISES_UNLANDED, "advises_unlanded")                                                        \
     X(STOP_KEEPS_LEASES, "stop_keeps_leases")                                                      \
-    X(LEASE_NOT_EXTENDED, "lease_not_extended")
+    X(LEASE_NOT_EXTENDED, "lease_not_extended")                                                    \
+    X(HOLDS_NOTHING, "holds_nothing")                                                              \
+    X(CONTROL_OF_ANY_AGE, "control_of_any_age")
 
 #define DBK_FAULT_ENUM(id, name) DBK_FAULT_##id,
 enum dbk_fault { DBK_FAULT_NONE, DBK_FAULT_LIST(DBK_FAULT_ENUM) DBK_FAULT_COUNT };

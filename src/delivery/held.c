@@ -9,11 +9,17 @@
 
 #include <string.h>
 
+#include "base/fault.h"
+
 void dbk_held_add(struct daybook_worker *w, const struct daybook_hand_out *set, size_t count,
                   int64_t end_us)
 {
     struct dbk_held *held = &w->held;
 
+    if (dbk_fault(DBK_FAULT_HOLDS_NOTHING)) {
+        dbk_worker_give_back(w, set, count, DBK_LEASES_TOO);
+        return;
+    }
     if (held->count + count > held->max) {
         dbk_held_let_go(w); /* the round starts anew before its end */
     }

@@ -15,6 +15,9 @@ void bench_engine(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "log") == 0) {
         engine = &contract_log;
     }
+    if (argc > 2) {
+        cmocka_set_test_filter(argv[2]);
+    }
 }
 
 static int64_t now_of(void *user)

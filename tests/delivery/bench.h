@@ -36,7 +36,8 @@ struct bench {
     unsigned appended; /* by a destination that appends while it writes */
 };
 
-/* The engine of every bench; the first argument of a test program names it. */
+/* The engine of every bench; the first argument of a test program names it, a second one, such as '*W5*', which
+ * tests are run. */
 void bench_engine(int argc, char **argv);
 /* For cmocka: world_capacity(), claims of 8, runs of 8, one destination ("ledger", the second one is
  * "archive"). */
