@@ -18,6 +18,7 @@
 #include "app/logline.h"
 #include "base/error.h"
 #include "daemon/http.h"
+#include "daemon/notify.h"
 #include "daemon/service.h"
 
 #define LOOK_INTERVAL_MS 1000
@@ -29,6 +30,7 @@
 #define CLOSE_SLACK_MS 3000 /* the last answers, the journal's end mark */
 
 struct life {
+    struct dbk_notify notify;
     const struct dbk_config *config;
     struct dbk_service service;
     struct dbk_http *http;
@@ -67,6 +69,8 @@ static void wait_for_news(struct life *life, int64_t timeout_ms)
     timeout_ms = timeout_ms < LOOK_INTERVAL_MS ? timeout_ms : LOOK_INTERVAL_MS;
     struct pollfd fds[2] = {{.fd = life->signal_fd, .events = POLLIN},
                             {.fd = life->service.look_fd, .events = POLLIN}};
+    int64_t sign_ms = dbk_notify_alive(&life->notify, dbk_monotonic_us());
+    timeout_ms = timeout_ms < sign_ms ? timeout_ms : sign_ms;
     if (poll(fds, 2, timeout_ms < 0 ? 0 : (int)timeout_ms) <= 0) {
         return;
     }
@@ -184,6 +188,7 @@ static void put_journal_away(struct life *life, const struct daybook_error *why)
     struct daybook_error err = {0};
     dbk_log(DBK_LOG_ERROR, "the journal failed and is reopened; appends are refused meanwhile",
             DBK_LOG_TEXT_FIELD("reason", why->message));
+    dbk_notify_say(&life->notify, "STATUS=the journal failed and is being reopened");
     (void)dbk_service_close_workers(&life->service, 0, reports);
     keep_totals(life, reports);
     (void)dbk_service_close_journal(&life->service, &err);
@@ -196,6 +201,7 @@ static void try_reopen(struct life *life)
     struct daybook_error err = {0};
     if (dbk_service_open(&life->service, &err) == DAYBOOK_OK) {
         log_opened(life);
+        dbk_notify_say(&life->notify, "STATUS=serving");
         return;
     }
     dbk_log(DBK_LOG_ERROR, "the journal cannot be reopened yet",
@@ -303,6 +309,15 @@ static void log_drained(const struct life *life, size_t index,
             DBK_LOG_TEXT_FIELD("quarantined", quarantined));
 }
 
+/* The manager may not lose patience within our own bound. */
+static void tell_stopping(const struct life *life, int64_t bound_ms)
+{
+    char lines[96];
+    (void)snprintf(lines, sizeof lines, "STOPPING=1\nSTATUS=stopping\nEXTEND_TIMEOUT_USEC=%" PRId64,
+                   (bound_ms + 1000) * 1000);
+    dbk_notify_say(&life->notify, lines);
+}
+
 /* The sequence of SIGTERM: readiness fails, admission closes, requests end, workers drain, the journal
  * is closed. */
 static enum dbk_daemon_end stop(struct life *life)
@@ -314,6 +329,7 @@ static enum dbk_daemon_end stop(struct life *life)
                        DRAIN_SLACK_MS + CLOSE_SLACK_MS;
     arm_watchdog(bound_ms);
     dbk_service_set_draining(&life->service);
+    tell_stopping(life, bound_ms);
     dbk_log(DBK_LOG_INFO, "stopping", DBK_LOG_NUMBER("bound_ms", bound_ms));
     wait_until(life, dbk_monotonic_us() + c->drain_grace_ms * 1000, END_AT_SIGNAL);
 
@@ -353,6 +369,8 @@ enum dbk_daemon_end dbk_daemon_run(const struct dbk_config *config, struct daybo
     }
     life->config = config;
     life->signal_fd = -1;
+    dbk_notify_init(&life->notify);
+    dbk_notify_say(&life->notify, "STATUS=opening the journal");
     dbk_log_setup(STDERR_FILENO, (enum dbk_log_level)config->log_level,
                   (enum dbk_log_format)config->log_format);
     if (dbk_service_init(&life->service, config, err) != DAYBOOK_OK ||
@@ -366,6 +384,7 @@ enum dbk_daemon_end dbk_daemon_run(const struct dbk_config *config, struct daybo
     }
     print_welcome(life);
     log_opened(life);
+    dbk_notify_say(&life->notify, "READY=1\nSTATUS=serving");
     serve(life);
     end = stop(life);
     if (end == DBK_DAEMON_OVERRAN) {
@@ -378,6 +397,7 @@ out:
     if (life->signal_fd >= 0) {
         (void)close(life->signal_fd);
     }
+    dbk_notify_release(&life->notify);
     free(life);
     return end;
 }
