@@ -133,6 +133,7 @@ void bench_path(const struct bench *bench, const char *name, char ret[BENCH_PATH
 void bench_append(struct bench *bench);
 void bench_batch(struct bench *bench);
 void bench_claim(struct bench *bench);
+void bench_retained(struct bench *bench);
 void bench_sqlite(struct bench *bench);
 void bench_worker(struct bench *bench);
 void bench_caller(struct bench *bench);

@@ -32,6 +32,7 @@ static const struct suite {
     {"append", bench_append, "durable appends of 1, 16 and 64 threads"},
     {"batch", bench_batch, "durable appends of 4 threads in batches of 256"},
     {"claim", bench_claim, "claim and acknowledge at backlogs of 10,000, 1,000,000 and 5,000,000"},
+    {"retained", bench_retained, "the same with 10,000,000 retained events"},
     {"sqlite", bench_sqlite, "delivery into SQLite"},
     {"worker", bench_worker, "the delivery worker itself: a destination that costs nothing"},
     {"caller", bench_caller, "20,000 events of one caller, 20 ms a call of the destination"},
