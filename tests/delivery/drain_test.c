@@ -167,7 +167,14 @@ static int teardown(void **state)
 {
     struct bench *b = *state;
 
+    /* A test that failed has left what hangs as it was. */
+    for (int op = 0; op < TROUBLED_OP_COUNT; op++) {
+        troubled_let_go(&b->troubled, (enum troubled_op)op);
+    }
     for (size_t i = 0; i < WORKERS; i++) {
+        if (b->workers[i] != NULL) {
+            script_release(b->sinks[i]);
+        }
         daybook_worker_free(b->workers[i]);
         if (b->sinks[i] != NULL) {
             wait_until_closed(b, i);
