@@ -311,7 +311,8 @@ static enum daybook_code put_bool(const char *text, bool *target, struct daybook
         *target = text[0] == 't';
         return DAYBOOK_OK;
     }
-    return dbk_fail(err, DAYBOOK_BAD_CONFIG, "\"%.80s\" is neither true nor false: write one of them", text);
+    return dbk_fail(err, DAYBOOK_BAD_CONFIG,
+                    "\"%.80s\" is neither true nor false: write one of them", text);
 }
 
 /* The range of a number, told in the unit in which people write it. */

@@ -240,18 +240,21 @@ static enum daybook_code open_files(struct file_sink *s, struct daybook_error *e
     }
     int file = s->os->open(s->os, s->path, DBK_OPEN_WRITE);
     int rc = file < 0 ? file : s->os->stat(s->os, s->path, &st);
-    if (rc == 0 && st.kind != DBK_FILE_REGULAR) {
-        rc = -EINVAL; /* a device or a pipe keeps nothing */
-    }
-    if (rc == 0) {
+    bool regular = rc == 0 && st.kind == DBK_FILE_REGULAR;
+    if (regular) {
         rc = s->os->fsync_dir(s->os, s->directory);
     }
-    if (rc < 0) {
+    if (rc < 0 || !regular) {
         if (file >= 0) {
             (void)s->os->close(s->os, file);
         }
         (void)s->os->close(s->os, lock);
-        return fail_os(s, rc, "cannot open", err);
+        return rc < 0
+                   ? fail_os(s, rc, "cannot open", err)
+                   : dbk_fail(err, DAYBOOK_BAD_CONFIG,
+                              "the file destination %s: %s is no regular file, and a device or a "
+                              "pipe keeps nothing: name a file, or use kind stdout",
+                              s->head.name, s->path);
     }
     s->lock = lock;
     s->file = file;

@@ -70,6 +70,25 @@ def test_W12_a_file_that_cannot_be_written_is_an_outage():
         assert [l["request_id"] for l in lines_of(d, "there/usage.ndjson")] == ["a"]
 
 
+def test_W1_check_reaches_without_sending():
+    sinks = [{"name": "billing", "sinks": [{"kind": "file", "path": "usage.ndjson"}, {"kind": "stdout"},
+                                           {"kind": "file", "name": "device", "path": "/dev/null"},
+                                           {"kind": "file", "name": "nowhere", "path": "missing/usage.ndjson"}]}]
+    with daemon(consumers=sinks) as d:
+        with open(d.path("daybook.yaml"), "w", encoding="utf-8") as file:
+            json.dump(d.config, file)
+        run = d.run("check", "-c", "daybook.yaml")
+        told = run.stdout.decode().splitlines()
+        assert run.returncode == 2 and len([line for line in told if line.startswith("ok")]) == 4, run
+        failed = [line for line in told if line.startswith("FAILED")]
+        assert "no regular file" in failed[0] and "use kind stdout" in failed[0], failed
+        assert "missing/usage.ndjson: No such file or directory" in failed[1], failed
+        assert os.path.getsize(d.path("usage.ndjson")) == 0
+        # What cannot work as it is configured is refused at the start.
+        run = d.run("serve", "-c", "daybook.yaml")
+        assert run.returncode == 2 and b"no regular file" in run.stderr, run
+
+
 def test_rotation():
     with daemon(consumers=file_sink(rotate_bytes="20KiB", format="record")) as d:
         d.config["consumers"][0]["claim_batch"] = 20
