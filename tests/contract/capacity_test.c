@@ -194,6 +194,21 @@ static void test_P3_the_patience_begins_anew_with_the_process(struct contract_wo
     assert_int_equal(maintain(world), 1);
 }
 
+static void test_P3_an_append_that_is_refused_sees_the_clock_too(struct contract_world *world)
+{
+    struct daybook_capacity capacity = world_capacity();
+
+    capacity.events_max = 1;
+    capacity.retain_acknowledged_us = 24 * HOUR_US;
+    world_restart_empty(world, &capacity);
+    (void)put(world, "a", "k");
+    jump(world, 1000 * HOUR_US);
+    assert_code(DAYBOOK_AT_CAPACITY, try_append(world, "b"));
+    pass(world, 10 * MINUTE_US);
+    assert_int_equal(deliver_all(world, "billing"), 1);
+    assert_int_equal(maintain(world), 1);
+}
+
 static void test_P3_ordinary_time_passes_the_brake(struct contract_world *world)
 {
     /* Both clocks move: a quiet night is no leap. */
@@ -514,6 +529,7 @@ static struct contract_test tests[] = {
     TEST(test_P3_a_clock_that_leaps_ahead_deletes_nothing),
     TEST(test_P3_a_leap_is_believed_once_it_has_stood_for_ten_minutes),
     TEST(test_P3_the_patience_begins_anew_with_the_process),
+    TEST(test_P3_an_append_that_is_refused_sees_the_clock_too),
     TEST(test_P3_ordinary_time_passes_the_brake),
     TEST(test_P4_a_full_journal_gives_up_delivered_events_oldest_first),
     TEST(test_P4_an_undelivered_event_at_the_front_protects_none_behind_it),

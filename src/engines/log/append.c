@@ -273,6 +273,15 @@ static void room_step(struct dbk_log *log, struct cursor *cursor,
     dbk_mutex_unlock(&log->state_lock);
 }
 
+/* An append that is refused prunes nothing where there is nothing to prune, but it is told the time as any other: a
+ * clock that has leapt stands from the first to whom it is told (P3). */
+static void see_clock(struct dbk_log *log, int64_t now_us)
+{
+    dbk_mutex_lock(&log->state_lock);
+    (void)dbk_log_prune_now(log, now_us);
+    dbk_mutex_unlock(&log->state_lock);
+}
+
 /* Stages what it can of the batch into one group. With `submission` it is attached to what it waits for
  * in the same hold (but for STOP_STORED with nothing staged, and STOP_DONE likewise); without one the
  * group is referenced. */
@@ -357,6 +366,9 @@ static void stage_step(struct dbk_log *log, struct cursor *cursor,
     dbk_mutex_unlock(&log->stage_lock);
     if (needs_room) {
         room_step(log, cursor, submission, ret);
+    }
+    if (refused_full) {
+        see_clock(log, cursor->now_us);
     }
     if (refused_full && atomic_load(&dbk_state_room(log->state)->givable) > 0) {
         /* More is stored than a lowered limit allows, and not all of it can be given up: what can is,
