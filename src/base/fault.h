@@ -36,6 +36,7 @@
     X(LEASE_BY_WALL_CLOCK, "lease_by_wall_clock")                                                  \
     X(HAND_OUTS_LOST, "hand_outs_lost")                                                            \
     X(CLAIMS_NEWER, "claims_newer")                                                                \
+    X(NEIGHBOURS_UNREADABLE, "neighbours_unreadable")                                              \
     X(ACK_ENDS_QUARANTINE, "ack_ends_quarantine")                                                  \
     X(ACKS_UNHANDED, "acks_unhanded")                                                              \
     X(ACKS_ACCEPTED_ANEW, "acks_accepted_anew")                                                    \

@@ -273,6 +273,12 @@ static void read_picks(struct dbk_log *log, const struct dbk_pick *picks, uint32
         struct dbk_place all =
             span(picks + first, count - first, dbk_batch_room(batch) - batch->bytes_used, &n);
         bool together = n > 1 && dbk_segment_read(log, all, bytes) >= 0;
+        if (n > 1 && !together && dbk_fault(DBK_FAULT_NEIGHBOURS_UNREADABLE)) {
+            for (uint32_t i = first; i < first + n; i++) {
+                ret_found[i] = DBK_PAYLOAD_UNREADABLE;
+            }
+            continue;
+        }
         for (uint32_t i = first; i < first + n; i++) {
             const struct dbk_pick *pick = &picks[i];
             struct daybook_delivery *delivery = &batch->deliveries[batch->count];

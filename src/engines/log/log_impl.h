@@ -435,8 +435,8 @@ int dbk_segment_create(struct dbk_log *log, uint32_t segment_no, struct dbk_spar
 /* Adds to the table and to the state's. No lock held. NO_MEMORY. */
 enum daybook_code dbk_segment_add(struct dbk_log *log, uint32_t segment_no, uint32_t size_bytes);
 void dbk_segment_resized(struct dbk_log *log, uint32_t segment_no, uint32_t size_bytes);
-/* Reads a stored entry's bytes. [no lock needed, but the segment pinned or the state held]. Returns the
- * bytes read or -errno. */
+/* Reads the bytes of a place, which may span several entries. [no lock needed, but the segment pinned or
+ * the state held]. Returns the bytes read or -errno. */
 int64_t dbk_segment_read(struct dbk_log *log, struct dbk_place place, void *buf);
 void dbk_segment_pin(struct dbk_log *log, uint32_t segment_no);
 /* For places that trimming does not wait for. False: the segment is gone. */

@@ -854,6 +854,32 @@ static void test_C13_a_claim_reads_neighbours_at_once(void **state)
     fixture_free(f);
 }
 
+/* Where the batch has no room for what stands between the events too, the last ones are read by themselves. */
+static void test_C2_a_claim_fills_its_batch_to_the_last_byte(void **state)
+{
+    enum { FILLING = 40, NAMES_BYTES = 3 * DAYBOOK_NAME_BYTES_MAX, SMALL = 1 };
+    struct daybook_batch *batch;
+    struct fixture *f = neighbours_new(&batch);
+    size_t payload = 0;
+    (void)state;
+    daybook_batch_free(batch);
+    for (unsigned i = 0; i < FILLING; i++) {
+        struct event_text text;
+        struct daybook_event event = make_event(&text, i, i, 300);
+        payload += event.request_id.len + event.name_space.len + event.subject.len;
+        payload += event.record.len;
+    }
+    /* A batch has room for one event more, with the longest names, than is asked for. */
+    assert_int_equal(daybook_batch_new(FILLING, payload - NAMES_BYTES - SMALL, SMALL, &batch, NULL),
+                     DAYBOOK_OK);
+    assert_int_equal(batch->bytes_max, payload);
+    uint64_t before = atomic_load(&reads);
+    claim_neighbours(f, batch, NOW_US, 0, FILLING, NEIGHBOURS);
+    assert_in_range(atomic_load(&reads) - before, 2, 3);
+    daybook_batch_free(batch);
+    fixture_free(f);
+}
+
 static void test_C7_a_sector_that_cannot_be_read_holds_up_its_own_key_alone(void **state)
 {
     enum { UNREADABLE = 50 };
@@ -1192,6 +1218,7 @@ int main(void)
         cmocka_unit_test(test_C7_a_claim_fits_its_batch_behind_a_malformed_event),
         cmocka_unit_test(test_C6_a_full_claim_that_condemns_as_many),
         cmocka_unit_test(test_C13_a_claim_reads_neighbours_at_once),
+        cmocka_unit_test(test_C2_a_claim_fills_its_batch_to_the_last_byte),
         cmocka_unit_test(test_C7_a_sector_that_cannot_be_read_holds_up_its_own_key_alone),
         cmocka_unit_test(test_C7_an_event_that_rotted_condemns_none_of_its_neighbours),
         cmocka_unit_test(test_A4_a_mark_takes_no_room_that_a_verdict_counts_on),
