@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "cli/client.h"
+#include "event/form.h"
 #include "json/json.h"
 
 enum cli_line_kind cli_line_kind(struct daybook_bytes line)
@@ -99,7 +100,8 @@ enum daybook_code cli_exported_flat(struct daybook_bytes line,
     if (flat.observed_at_us == DAYBOOK_TIME_UNSET) {
         char time[DAYBOOK_TIME_TEXT_MAX];
         (void)daybook_time_format(event.observed_at_us, time);
-        dbk_text_printf(text, "{\"observed_at\":\"%s\",", time);
+        dbk_text_printf(text, "{\"%s\":\"%s\",",
+                        dbk_record_is_cloudevent(event.record) ? "time" : "observed_at", time);
         record.data++;
         record.len--;
     }

@@ -26,7 +26,7 @@ enum daybook_code cli_exported_event(struct daybook_bytes line,
                                      struct daybook_error *err);
 
 /* Writes the event as a flat object that the HTTP interface takes. A record without `observed_at` of its
- * own gets the event's as its first member, so that it still says when the usage happened (E5); the
+ * own (a CloudEvent without `time`) gets the event's as its first member, so that it still says when the usage happened (E5); the
  * same-fact comparison (E6) leaves that member out. Returns OK, or INVALID_EVENT where the record does
  * not carry the names of its event. */
 enum daybook_code cli_exported_flat(struct daybook_bytes line,

@@ -103,6 +103,14 @@ def test_cloudevents_structured_and_batch():
         # What was exported is taken again, as records too.
         records = d.run("export", "--records").stdout
         assert d.run("append", stdin=records).stdout == b"accepted 0, already present 4, refused 0\n"
+        # Copied elsewhere they still say when they happened (E5), also where the record did not.
+        exported = d.run("export").stdout
+        d.stop()
+        d.config["journal"] = {"path": "copy", "min_free_disk": "1MiB"}
+        d.start()
+        assert d.run("append", stdin=exported).stdout == b"accepted 4, already present 0, refused 0\n"
+        assert [l["observed_at"] for l in listed(d)] == [l["observed_at"] for l in lines]
+        assert d.run("append", stdin=records).stdout == b"accepted 0, already present 4, refused 0\n"
 
 
 def test_cloudevents_binary():
