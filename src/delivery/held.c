@@ -34,10 +34,10 @@ int64_t dbk_held_due_us(const struct daybook_worker *w)
                               : w->held.end_us - (int64_t)w->options.lease_ms * 1000 / 2;
 }
 
-/* How many of `left` go into one operation: `codes` and a group of the log are no larger. */
-static size_t step_of(const struct daybook_worker *w, size_t left)
+/* How many of `left` go into one operation. */
+static size_t step_of(size_t left)
 {
-    return left < w->options.claim_batch ? left : w->options.claim_batch;
+    return left < DBK_HELD_STEP ? left : DBK_HELD_STEP;
 }
 
 /* Extends one step. What is refused is no longer ours: its attempt goes back. Returns how many are kept,
@@ -75,7 +75,7 @@ void dbk_held_keep(struct daybook_worker *w)
         return;
     }
     for (size_t from = 0; from < w->held.count;) {
-        size_t count = step_of(w, w->held.count - from);
+        size_t count = step_of(w->held.count - from);
         kept = keep_step(w, from, count, kept);
         from += count;
     }
@@ -86,7 +86,7 @@ void dbk_held_keep(struct daybook_worker *w)
 void dbk_held_let_go(struct daybook_worker *w)
 {
     for (size_t from = 0; from < w->held.count;) {
-        size_t count = step_of(w, w->held.count - from);
+        size_t count = step_of(w->held.count - from);
         dbk_worker_give_back(w, w->held.set + from, count, DBK_LEASES_TOO);
         from += count;
     }

@@ -465,6 +465,7 @@ static void on_refused(struct dbk_search *s, const struct daybook_answer *answer
     note_words(s, row, &answer->words);
     hold_behind(s, row);
     if (answer->refusal != DAYBOOK_REFUSAL_PLAIN) {
+        s->recall->sinks[s->sink].away = false;
         blame(s, row); /* of a row, and there is one; too large alone */
         return;
     }
@@ -629,18 +630,24 @@ void dbk_search_answer(struct dbk_search *s, const struct daybook_answer *answer
 
 /* ---- destinations -------------------------------------------------------------------------------- */
 
-/* Those that are away come first (W15): what is not there need not be written elsewhere in vain. */
+static bool is_in_trouble(const struct dbk_search *s, size_t sink)
+{
+    return (s->recall->sinks[sink].away || s->recall->sinks[sink].braked) &&
+           !dbk_fault(DBK_FAULT_AWAY_ASKED_LAST);
+}
+
+/* Those that are away or braked come first (W15): what is not there need not be written elsewhere in vain. */
 static void order_sinks(struct dbk_search *s)
 {
     size_t count = 0;
 
     for (size_t i = 0; i < s->sink_count; i++) {
-        if (s->recall->sinks[i].away && !dbk_fault(DBK_FAULT_AWAY_ASKED_LAST)) {
+        if (is_in_trouble(s, i)) {
             s->sinks[count++] = (uint8_t)i;
         }
     }
     for (size_t i = 0; i < s->sink_count; i++) {
-        if (!s->recall->sinks[i].away || dbk_fault(DBK_FAULT_AWAY_ASKED_LAST)) {
+        if (!is_in_trouble(s, i)) {
             s->sinks[count++] = (uint8_t)i;
         }
     }
@@ -711,6 +718,7 @@ static void begin_stage(struct dbk_search *s)
     s->asked = DBK_ASK_NOTHING;
     s->confirming = DBK_NO_ROW;
     s->gone = false;
+    s->wrote = false;
     s->accepted = false;
     s->last_taken = DBK_NO_ROW;
     s->refused = 0;
@@ -755,7 +763,7 @@ static void end_stage(struct dbk_search *s)
             row->state = DBK_ROW_UNWRITTEN;
         }
     }
-    if (braked && s->end == DBK_SEARCH_FINE) {
+    if (braked && s->wrote && s->end == DBK_SEARCH_FINE) {
         s->end = DBK_SEARCH_BRAKED;
     }
     s->stage++;
@@ -795,6 +803,7 @@ static enum dbk_ask ask_range(struct dbk_search *s)
         qsort(s->write, s->write_count, sizeof *s->write, by_number);
     }
     s->asked = DBK_ASK_ROWS;
+    s->wrote = true;
     return s->asked;
 }
 
@@ -893,7 +902,9 @@ enum dbk_ask dbk_search_next(struct dbk_search *s)
 
 void dbk_search_leave(struct dbk_search *s, size_t row)
 {
-    if (s->rows[row].state != DBK_ROW_READY && s->confirming != row) {
+    enum dbk_row_state was = s->rows[row].state;
+
+    if (was != DBK_ROW_READY && was != DBK_ROW_WAITING && s->confirming != row) {
         return;
     }
     if (s->confirming == row) {

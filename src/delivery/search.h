@@ -3,7 +3,7 @@
  * One pass as a search (contract section 5, W3 to W7, W12, W12b, W14, W15): given the answers of the
  * destinations so far, what is written next, and in the end what becomes of every row.
  *
- * The destinations are asked one after the other, those that are away first; what one has taken goes on
+ * The destinations are asked one after the other, those that are away or braked first; what one has taken goes on
  * to the next. At each the rows are cut into ranges, first in, first out: a refused range is halved and
  * its halves stand at the end, so that the search is breadth first. Ranges of several keys are cut
  * between keys; of a range of one key the first half is written, and the second waits until all before
@@ -111,6 +111,7 @@ struct dbk_search {
     enum dbk_ask asked;
     size_t confirming; /* the row that is written once more; DBK_NO_ROW: a range */
     uint32_t current;  /* number of the range that is written */
+    bool wrote;        /* it was asked for anything in this pass */
     bool accepted;     /* a row, in this pass */
     size_t last_taken; /* the last such row */
     uint32_t refused;  /* probes */
@@ -142,7 +143,8 @@ enum dbk_ask dbk_search_next(struct dbk_search *s);
 /* What the destination said of it. */
 void dbk_search_answer(struct dbk_search *s, const struct daybook_answer *answer);
 
-/* Before an answer: this row of the write could not be held. Ask `dbk_search_next` again. */
+/* Before an answer: the lease of this row, of the write or of what waits, could not be held. Ask
+ * `dbk_search_next` again. */
 void dbk_search_leave(struct dbk_search *s, size_t row);
 /* Ends the pass: what has not landed is unwritten. */
 void dbk_search_stop(struct dbk_search *s);

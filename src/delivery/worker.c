@@ -154,8 +154,9 @@ static enum daybook_code take_memory(struct daybook_worker *w, struct daybook_er
     w->write = calloc(n, sizeof *w->write);
     w->leases = calloc(n, sizeof *w->leases);
     w->extended = calloc(n, sizeof *w->extended);
-    w->set = calloc(n, sizeof *w->set);
-    w->codes = calloc(n, sizeof *w->codes);
+    size_t step = n < DBK_HELD_STEP ? DBK_HELD_STEP : n;
+    w->set = calloc(step, sizeof *w->set);
+    w->codes = calloc(step, sizeof *w->codes);
     w->unacked = calloc(n, sizeof *w->unacked);
     w->known = calloc(o->known_count + 1, sizeof *w->known);
     if (!take_rooms(w) || w->rows == NULL || w->write == NULL || w->leases == NULL ||
