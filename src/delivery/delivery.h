@@ -29,7 +29,7 @@
 #define DBK_CLOSING_READ_US 500000        /* T1, T2 */
 #define DBK_DRAIN_MARGIN_US 1000000       /* T2 */
 #define DBK_NOT_STOPPED INT64_MAX
-#define DBK_HELD_STEP 1024u     /* of them in one operation of the journal */
+#define DBK_HELD_STEP 1024u    /* of them in one operation of the journal */
 #define DBK_HELD_PER_CLAIM 64u /* so many claims are kept leased and remembered at most (W5b) */
 
 /* How far a worker's thread has come; only ever upwards. */
