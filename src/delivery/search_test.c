@@ -1161,7 +1161,7 @@ static uint64_t number_of(const char *name_of, uint64_t fallback)
 
 static uint64_t telling; /* seed of the story at hand */
 
-static void test_W3_W4_W14_W15_random_stories(void **state)
+static void test_W1_W3_W4_W14_W15_random_stories(void **state)
 {
     uint64_t seed = number_of("DAYBOOK_SEED", 1);
     uint64_t runs = number_of("DAYBOOK_OPERATIONS", RUNS_DEFAULT);
@@ -1209,7 +1209,7 @@ int main(void)
         cmocka_unit_test(test_T1_a_stop_leaves_what_landed_and_spends_nothing),
         cmocka_unit_test(test_W12_names_of_no_row_blame_nobody),
         cmocka_unit_test(test_K4_the_words_of_the_last_write_are_kept),
-        cmocka_unit_test_teardown(test_W3_W4_W14_W15_random_stories, say_seed),
+        cmocka_unit_test_teardown(test_W1_W3_W4_W14_W15_random_stories, say_seed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -48,6 +48,9 @@ struct life {
     char ids[EVENTS_MAX][32];
     char subjects[EVENTS_MAX][32];
     bool quarantined[EVENTS_MAX];
+    bool disordered; /* a destination took a row before one that stands before it in its key */
+    bool passed;     /* a row behind a bad one landed: those must be condemned in this pass */
+    bool condemned[EVENTS_MAX];
 };
 
 static uint32_t below(struct life *l, uint32_t bound)
@@ -75,15 +78,24 @@ static bool is_bad(const struct life *l, size_t event)
     return false;
 }
 
-/* Takes a row: in order within its key, but for what was quarantined, or named before it. */
-static void take(struct place *place, const struct daybook_row *row)
+/* Takes a row: in order within its key. Behind one that was named in the same write it may stand. */
+static void take(struct place *place, const struct daybook_row *row,
+                 enum daybook_answer_kind answer)
 {
     struct life *l = place->life;
     size_t event = event_of_row(row);
 
-    for (size_t i = 0; i < event; i++) {
-        if (strcmp(l->subjects[i], l->subjects[event]) == 0 && !is_bad(l, i)) {
-            assert_true(place->has[i]);
+    for (size_t i = 0; i < event && !place->has[event];
+         i++) { /* a repetition stands where it did */
+        char kind = l->ids[i][place->index];
+        if (strcmp(l->subjects[i], l->subjects[event]) != 0) {
+            continue;
+        }
+        if (kind == 'g' && !is_bad(l, i)) {
+            l->disordered |= !place->has[i];
+        } else if (kind != 'g' && answer == DAYBOOK_ANSWER_ACCEPTED && !l->quarantined[i]) {
+            l->condemned[i] = true;
+            l->passed = true;
         }
     }
     place->has[event] = true;
@@ -156,7 +168,7 @@ static void place_write(struct daybook_sink *head, const struct daybook_row *row
         if (answer->kind == DAYBOOK_ANSWER_ACCEPTED ||
             (answer->kind == DAYBOOK_ANSWER_REJECTED && good &&
              answer->others == DAYBOOK_OTHERS_ACCEPTED)) {
-            take(place, &rows[i]);
+            take(place, &rows[i], answer->kind);
         }
     }
 }
@@ -244,7 +256,7 @@ static void trouble(struct life *l)
 {
     struct place *place = &l->places[below(l, (uint32_t)l->sink_count)];
     enum troubled_op ops[] = {TROUBLED_CLAIM, TROUBLED_ACK, TROUBLED_RELINQUISH, TROUBLED_EXTEND,
-                              TROUBLED_QUARANTINE};
+                              TROUBLED_MAINTAIN};
 
     switch (below(l, 6)) {
     case 0:
@@ -290,6 +302,21 @@ static void learn_quarantined(struct life *l)
     }
 }
 
+/* W14, as far as it can be seen from outside. */
+static void check_order(struct life *l)
+{
+    if (l->passed) {
+        l->passed = false;
+        learn_quarantined(l);
+        for (size_t i = 0; i < l->appended; i++) {
+            l->disordered |= l->condemned[i] && !l->quarantined[i];
+        }
+    }
+    if (l->disordered) {
+        fail_msg("seed %llu: a key arrived out of order", (unsigned long long)l->seed);
+    }
+}
+
 static void check_end(struct life *l)
 {
     learn_quarantined(l);
@@ -329,6 +356,7 @@ static void live_on(struct life *l)
             mend(l);
         }
         struct dbk_turn turn = dbk_worker_turn(b->worker);
+        check_order(l);
         int64_t wait_us = turn.until_us - mono_us(b);
         if (turn.next != DBK_NEXT_AGAIN && wait_us > 0) {
             pass(b->world, wait_us);
