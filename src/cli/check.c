@@ -52,9 +52,14 @@ static void tell_sink(void *user, const struct dbk_config_consumer *consumer,
     size_t len = check->to_be_made != NULL ? strlen(check->to_be_made) : 0;
     bool inside =
         len > 0 && strncmp(sink->path, check->to_be_made, len) == 0 && sink->path[len] == '/';
+    /* The lock of a running daemon: this is asked before it is started anew. */
+    bool held = sink->kind == DBK_SINK_FILE && err->code == DAYBOOK_BUSY;
     (void)snprintf(name, sizeof name, "%s of consumer %s%s", sink->name, consumer->name,
-                   inside ? " (made with the data directory)" : "");
-    tell(check, "destination", name, inside ? DAYBOOK_OK : err->code, inside ? "" : err->message);
+                   inside ? " (made with the data directory)"
+                   : held ? " (held by a daemon that runs)"
+                          : "");
+    tell(check, "destination", name, inside || held ? DAYBOOK_OK : err->code,
+         inside || held ? "" : err->message);
 }
 
 /* The data directory can be made or written; whether a daemon holds it is no fault of the configuration. */

@@ -84,6 +84,11 @@ def test_W1_check_reaches_without_sending():
         assert "no regular file" in failed[0] and "use kind stdout" in failed[0], failed
         assert "missing/usage.ndjson: No such file or directory" in failed[1], failed
         assert os.path.getsize(d.path("usage.ndjson")) == 0
+        # A daemon that runs holds its file, and its configuration is fine all the same.
+        with daemon(consumers=file_sink()) as other:
+            other.start()
+            run = other.run("check", "-c", "daybook.yaml")
+            assert run.returncode == 0 and b"(held by a daemon that runs)" in run.stdout, run
         # What cannot work as it is configured is refused at the start.
         run = d.run("serve", "-c", "daybook.yaml")
         assert run.returncode == 2 and b"no regular file" in run.stderr, run
