@@ -165,6 +165,128 @@ static void test_wrong_types(void **state)
     expect_refusal("journal:\n  path:\n", "c.yaml:2:8:", "has no value");
 }
 
+/* ---- every key of the table ------------------------------------------------------------------- */
+
+/* A value that the key cannot have, by what the page says of its values; NULL: there is none. */
+static const char *wrong_value(const char *values)
+{
+    static const struct {
+        const char *begin;
+        const char *wrong;
+    } all[] = {{"number", "12x"},      {"size", "5 bytes"}, {"duration", "soon"},
+               {"name", "No Name"},    {"list", "single"},  {"`oldest`", "soon"},
+               {"text or null", NULL}, {"text", ""},        {"`", "nonsense"}};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        if (strncmp(values, all[i].begin, strlen(all[i].begin)) == 0) {
+            return all[i].wrong;
+        }
+    }
+    return NULL;
+}
+
+/* A value beyond the range, NULL where there is no range. */
+static const char *value_beyond(const char *values)
+{
+    return strncmp(values, "number", 6) == 0     ? "99999999999999999"
+           : strncmp(values, "size", 4) == 0     ? "8000TiB"
+           : strncmp(values, "duration", 8) == 0 ? "99999d"
+                                                 : NULL;
+}
+
+/* A document in which `key` stands with `value` on the last line, and the column of that value. */
+static unsigned write_document(char *yaml, size_t room, const char *key, const char *kind,
+                               const char *value)
+{
+    char place[32] = "";
+    const char *name = strrchr(key, '.');
+    const char *indent = "  ";
+    if (strncmp(key, "consumers[].", 12) != 0) {
+        (void)snprintf(place, sizeof place, "%.*s", name != NULL ? (int)(name - key) : 0, key);
+        (void)snprintf(yaml, room, "\n\n\n%s%s", place, name != NULL ? ":\n" : "\n");
+        indent = name != NULL ? "  " : "";
+    } else if (name == key + 11) {
+        (void)snprintf(yaml, room, "\n\nconsumers:\n  -\n");
+        indent = "    ";
+    } else {
+        const char *list = key + 12; /* `sinks[].x`, `advisory[].x` */
+        (void)snprintf(yaml, room, "consumers:\n  - name: n\n    %.*s:\n      - kind: %s\n",
+                       (int)strcspn(list, "["), list, kind);
+        indent = "        ";
+    }
+    size_t at = strlen(yaml);
+    const char *last = name != NULL ? name + 1 : key;
+    (void)snprintf(yaml + at, room - at, "%s%s: %s\n", indent, last, value);
+    return (unsigned)(strlen(indent) + strlen(last) + 3);
+}
+
+/* The refusal names line and column of the value, the key, and what to do. */
+static void expect_mend(const char *key, const char *kind, const char *value)
+{
+    static const char *const mends[] = {"write ", "at least ", "at most ", "is wanted here",
+                                        "leave the key out"};
+    char yaml[512];
+    char where[64];
+    struct dbk_config *config = NULL;
+    struct daybook_error err = {0};
+    unsigned column = write_document(yaml, sizeof yaml, key, kind, value);
+    (void)snprintf(where, sizeof where, "c.yaml:5:%u: ", value[0] != '\0' ? column : column - 1);
+    if (parse(yaml, &config, &err) != DAYBOOK_BAD_CONFIG) {
+        fail_msg("%s: %s is not refused", key, value);
+    }
+    bool mended = false;
+    for (size_t i = 0; i < sizeof mends / sizeof mends[0]; i++) {
+        mended = mended || strstr(err.message, mends[i]) != NULL;
+    }
+    if (strncmp(err.message, where, strlen(where)) != 0 || strstr(err.message, key) == NULL ||
+        !mended) {
+        fail_msg("%s: \"%s\" begins otherwise than %s, or names no key or mend", value, err.message,
+                 where);
+    }
+}
+
+/* The kind of destination that has the key: the first that the page names, else sqlite. */
+static const char *kind_of_key(const char *about)
+{
+    return strncmp(about, "Of `file`", 9) == 0      ? "file"
+           : strncmp(about, "Of `stdout`", 11) == 0 ? "stdout"
+                                                    : "sqlite";
+}
+
+static void test_every_key_is_refused_with_its_place_and_a_mend(void **state)
+{
+    (void)state;
+    char *page = NULL;
+    size_t len = 0;
+    FILE *out = open_memstream(&page, &len);
+    assert_non_null(out);
+    dbk_config_write_docs(out);
+    assert_int_equal(fclose(out), 0);
+    unsigned keys = 0;
+    char *rest = page;
+    for (char *line = strsep(&rest, "\n"); line != NULL; line = strsep(&rest, "\n")) {
+        char key[80];
+        char *values = strstr(line, "` | ");
+        char *fallback = values != NULL ? strstr(values + 4, " | ") : NULL;
+        char *about = fallback != NULL ? strstr(fallback + 3, " | ") : NULL;
+        /* A wrong kind has a test of its own: it decides what else is known. */
+        if (sscanf(line, "| `%79[^`]`", key) != 1 || about == NULL || strstr(key, "[].kind")) {
+            continue;
+        }
+        const char *wrong = wrong_value(values + 4);
+        const char *beyond = value_beyond(values + 4);
+        const char *kind = kind_of_key(about + 3);
+        if (wrong != NULL) {
+            expect_mend(key, kind, wrong);
+            keys++;
+        }
+        if (beyond != NULL) {
+            expect_mend(key, kind, beyond);
+        }
+    }
+    assert_true(keys > 35);
+    free(page);
+}
+
 #define SINK "sinks: [{kind: sqlite, path: p}]\n"
 
 static void test_impossible_values(void **state)
@@ -392,6 +514,7 @@ int main(void)
         cmocka_unit_test(test_unknown_keys),
         cmocka_unit_test(test_wrong_types),
         cmocka_unit_test(test_impossible_values),
+        cmocka_unit_test(test_every_key_is_refused_with_its_place_and_a_mend),
         cmocka_unit_test(test_kinds_of_destinations),
         cmocka_unit_test(test_values_that_contradict_each_other),
         cmocka_unit_test(test_what_is_no_yaml),
