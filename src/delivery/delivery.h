@@ -31,6 +31,7 @@
 #define DBK_NOT_STOPPED INT64_MAX
 #define DBK_HELD_STEP 1024u    /* of them in one operation of the journal */
 #define DBK_HELD_PER_CLAIM 64u /* so many claims are kept leased and remembered at most (W5b) */
+#define DBK_HELD_LEAST 16384u  /* and at least so many events, however small the claims */
 
 /* How far a worker's thread has come; only ever upwards. */
 enum dbk_stage {
@@ -73,7 +74,8 @@ struct dbk_held {
     struct daybook_hand_out *set; /* owned */
     size_t count;
     size_t max;
-    int64_t end_us; /* monotonic: the first of their leases ends; INT64_MAX: none held */
+    int64_t end_us;    /* monotonic: the first of their leases ends; INT64_MAX: none held */
+    int64_t offset_us; /* of the wall clock to the monotonic one, when last looked at */
 };
 
 /* How long a row is ours, on both clocks. */

@@ -7,9 +7,12 @@
  */
 #include "delivery/delivery.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/fault.h"
+
+#define CLOCK_JUMP_US 1000000 /* more than a clock that is slewed goes between two looks */
 
 void dbk_held_add(struct daybook_worker *w, const struct daybook_hand_out *set, size_t count,
                   int64_t end_us)
@@ -66,12 +69,22 @@ static size_t keep_step(struct daybook_worker *w, size_t from, size_t count, siz
     return kept;
 }
 
+/* Whether the wall clock has jumped: by it the journal may let leases go that would last (C5), and what is
+ * handed out again before its attempt is given back has lost that. */
+static bool clock_jumped(struct daybook_worker *w, int64_t mono_us)
+{
+    int64_t before_us = w->held.offset_us;
+
+    w->held.offset_us = dbk_worker_now_us(w) - mono_us;
+    return llabs(w->held.offset_us - before_us) > CLOCK_JUMP_US;
+}
+
 void dbk_held_keep(struct daybook_worker *w)
 {
     int64_t mono_us = dbk_worker_mono_us(w);
     size_t kept = 0;
 
-    if (mono_us < dbk_held_due_us(w)) {
+    if (!clock_jumped(w, mono_us) && mono_us < dbk_held_due_us(w)) {
         return;
     }
     for (size_t from = 0; from < w->held.count;) {

@@ -76,7 +76,10 @@ static bool is_in_play(const struct daybook_worker *w, size_t row)
     case DBK_ROW_TAKEN:
         return w->search.stage + 1 < w->options.sink_count;
     case DBK_ROW_REFUSED:
-    case DBK_ROW_BLAMED:
+    case DBK_ROW_BLAMED: /* at its last attempt written once more, when all else is (W6) */
+        return w->search.confirming == row ||
+               (!w->search.rows[row].confirmed &&
+                w->batch->deliveries[row].attempt >= w->search.attempts_max);
     case DBK_ROW_LANDED:
     case DBK_ROW_SPENT:
     case DBK_ROW_CONDEMNED:
@@ -84,7 +87,7 @@ static bool is_in_play(const struct daybook_worker *w, size_t row)
     case DBK_ROW_LEFT:
         break;
     }
-    return w->search.confirming == row;
+    return false;
 }
 
 /* Extends the leases of all that may still be written, so that a long search does not lose what waits.

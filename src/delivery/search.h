@@ -39,7 +39,7 @@ enum dbk_row_state {
     DBK_ROW_SPENT,     /* refused on its own account: its attempt stays spent (W6) */
     DBK_ROW_CONDEMNED, /* the same at its last attempt, and once more alone: quarantined (W6) */
     DBK_ROW_UNWRITTEN, /* did not land, and nobody blames it: its attempt is given back (W7) */
-    DBK_ROW_LEFT       /* its lease is no longer ours: nothing more is said of it (W11) */
+    DBK_ROW_LEFT /* its lease could not be held: out of the pass (W11), its attempt given back */
 };
 
 /* How a pass ended. */

@@ -252,6 +252,10 @@ static void condemn(struct daybook_worker *w, size_t row, struct dbk_pass *pass)
 
     if (code != DAYBOOK_OK) {
         dbk_worker_tell_failure(w, DAYBOOK_WORKER_SETTLE_FAILED, code, err.message, 1);
+        /* The last attempt is spent by a verdict alone. */
+        w->search.rows[row].state = DBK_ROW_UNWRITTEN;
+        dbk_recall_suspect(&w->recall, w->batch->deliveries[row].position,
+                           w->search.rows[row].sink);
         return;
     }
     pass->quarantined++;
@@ -318,6 +322,9 @@ static void settle_unwritten(struct daybook_worker *w, const struct dbk_pass *pa
                                  ? DBK_LEASES_TOO
                                  : DBK_ATTEMPTS_ONLY);
     }
+    /* Whoever was handed one of these meanwhile keeps it (R1). */
+    count = gather(w, DBK_ROW_LEFT);
+    dbk_worker_give_back(w, w->set, count, DBK_ATTEMPTS_ONLY);
 }
 
 /* The first end of a lease that may bring something back. */

@@ -128,10 +128,12 @@ static bool take_rooms(struct daybook_worker *w)
                                 : o->hand_outs_max;
 
     w->held.max = (size_t)o->claim_batch * DBK_HELD_PER_CLAIM;
+    if (w->held.max < DBK_HELD_LEAST) {
+        w->held.max = DBK_HELD_LEAST;
+    }
     w->held.end_us = INT64_MAX;
     w->held.set = calloc(w->held.max, sizeof *w->held.set);
-    bool recall =
-        dbk_recall_init(&w->recall, (size_t)o->claim_batch * DBK_HELD_PER_CLAIM, o->reject_brake);
+    bool recall = dbk_recall_init(&w->recall, w->held.max, o->reject_brake);
     bool search =
         dbk_search_init(&w->search, &w->recall, o->claim_batch, o->sink_count, attempts_max);
     bool control = dbk_control_init(&w->control, capacity->events.event_bytes_max +

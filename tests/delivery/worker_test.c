@@ -277,7 +277,7 @@ static void test_W11_what_cannot_be_held_leaves_the_pass(void **state)
     put_many(b->world, "e", 2, NULL);
     assert_int_equal(run_pass(b)->landed, 0);
     assert_string_equal(b->sinks[1]->offered, "");
-    assert_int_equal(atomic_load(&b->troubled.calls[TROUBLED_RELINQUISH]), 0);
+    assert_int_equal(atomic_load(&b->troubled.calls[TROUBLED_RELINQUISH]), 1); /* W7 */
     b->write_takes_us = 0;
     assert_int_equal(run_pass(b)->acknowledged, 2);
 }
@@ -304,7 +304,6 @@ static void test_W11_who_cannot_be_held_leaves_and_the_others_go_on(void **state
     assert_string_equal(b->sinks[1]->offered, "[e2 e3]");
     assert_int_equal(b->pass.acknowledged, 2);
     assert_int_equal(atomic_load(&b->troubled.calls[TROUBLED_EXTEND]), 1);
-    assert_int_equal(atomic_load(&b->troubled.calls[TROUBLED_RELINQUISH]), 0);
 }
 
 static void hang_past_the_lease(void *user)
