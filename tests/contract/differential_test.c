@@ -9,7 +9,7 @@
  * Sequence i draws from seed S + i. An operation is five numbers that do not depend on any answer, so a
  * sequence that finds a difference is made shorter by leaving operations out, and what remains is printed:
  * it is the reproduction. Positions are compared as they are; tokens are each engine's own and are only
- * matched. After a loss of power, also in the middle of an append, the oracle goes back to what it held when
+ * matched. After a loss of power, also in the middle of an operation, the oracle goes back to what it held when
  * the last unit was written that is left; what was promised to survive has to be there. Two things are not drawn, because the contract leaves them open: a batch repeats a stored id only
  * where nothing has to be given up for it, and drops nothing of its own.
  */
@@ -427,18 +427,6 @@ static uint64_t units(const struct pair *p)
     return p->subject->engine->units(p->subject);
 }
 
-/* Whether both have accepted and given up as much. */
-static bool same_counters(struct daybook_journal *a, struct daybook_journal *b)
-{
-    struct daybook_journal_stats x;
-    struct daybook_journal_stats y;
-
-    assert_code(DAYBOOK_OK, daybook_journal_stats(a, 0, &x, NULL));
-    assert_code(DAYBOOK_OK, daybook_journal_stats(b, 0, &y, NULL));
-    return x.accepted == y.accepted && x.pruned == y.pruned && x.reclaimed == y.reclaimed &&
-           x.dropped == y.dropped && x.discarded == y.discarded;
-}
-
 static void forget_marks(struct pair *p, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -800,6 +788,22 @@ static void do_reopen(struct pair *p, const struct op *op)
     do_maintain(p);
 }
 
+/* Whether the subject holds what a copy of the oracle does, as far as one can see. */
+static bool is_left(struct pair *p, struct daybook_journal *candidate)
+{
+    struct daybook_journal *oracle = p->oracle->journal;
+    bool left;
+
+    assert_true(p->why[0] == '\0');
+    assert_code(DAYBOOK_OK, dbk_memory_copy(candidate, &p->oracle->journal, NULL));
+    compare_state(p);
+    left = p->why[0] == '\0';
+    p->why[0] = '\0';
+    assert_code(DAYBOOK_OK, daybook_journal_close(p->oracle->journal, NULL));
+    p->oracle->journal = oracle;
+    return left;
+}
+
 /* Power is gone and back. What was promised is there, and of the rest the first so many units: the oracle
  * goes back to where it was then. `landed`: what it holds if the append that nobody heard the answer of is
  * there; NULL: there was none. */
@@ -821,8 +825,8 @@ static void cut_power(struct pair *p, const struct op *op, struct daybook_journa
                        "%" PRIu64 " units had to survive the loss of power, %" PRIu64 " did",
                        p->promised, left);
     }
-    if (landed != NULL && (left <= p->marks[p->mark_count - 1].units ||
-                           !same_counters(p->subject->journal, landed))) {
+    if (landed != NULL &&
+        (p->why[0] != '\0' || left <= p->marks[p->mark_count - 1].units || !is_left(p, landed))) {
         assert_code(DAYBOOK_OK, daybook_journal_close(landed, NULL));
         landed = NULL;
     }
@@ -867,20 +871,6 @@ static void append_and_die(struct pair *p, const struct op *op)
     cut_power(p, op, landed);
 }
 
-static void do_power(struct pair *p, const struct op *op)
-{
-    if (!p->marking || p->rotten) {
-        return; /* rot in a tail that no orderly end vouches for is refused */
-    }
-    if (op->a % 2 == 0) {
-        append_and_die(p, op);
-    } else {
-        cut_power(p, op, NULL);
-    }
-    promise(p);
-    do_maintain(p);
-}
-
 static void do_operate(struct pair *p, const struct op *op)
 {
     const char *consumer = consumers[op->a % CONSUMERS];
@@ -909,6 +899,50 @@ static void do_operate(struct pair *p, const struct op *op)
     if (p->marking && units(p) > before) {
         promise(p);
     }
+}
+
+static void do_op_of_kind(struct pair *p, const struct op *op);
+
+/* The same with another operation. Whether it has happened shows in the state. */
+static void operate_and_die(struct pair *p, const struct op *op)
+{
+    static const enum kind mortal[] = {OP_CLAIM,   OP_ACK,    OP_QUARANTINE, OP_RELEASE,
+                                       OP_DISCARD, OP_RETIRE, OP_REWIND};
+    struct daybook_journal *landed = NULL;
+    struct op dying = *op;
+
+    dying.kind = mortal[op->d / 8 % (sizeof mortal / sizeof mortal[0])];
+    if (dying.kind == OP_CLAIM && !is_registered(p, consumers[op->a % CONSUMERS])) {
+        return; /* two units */
+    }
+    p->subject->disk->crash_at = p->subject->disk->steps + 1 + op->d % 8;
+    p->marking = false;
+    memcpy(p->why, "dying", 6); /* what is answered now is not compared */
+    do_op_of_kind(p, &dying);
+    p->why[0] = '\0';
+    p->marking = true;
+    if (p->subject->disk->dead) {
+        assert_code(DAYBOOK_OK, dbk_memory_copy(p->oracle->journal, &landed, NULL));
+    } else {
+        mark(p);
+    }
+    cut_power(p, op, landed);
+}
+
+static void do_power(struct pair *p, const struct op *op)
+{
+    if (!p->marking || p->rotten) {
+        return; /* rot in a tail that no orderly end vouches for is refused */
+    }
+    if (op->a % 4 == 0) {
+        append_and_die(p, op);
+    } else if (op->a % 4 == 2) {
+        operate_and_die(p, op);
+    } else {
+        cut_power(p, op, NULL);
+    }
+    promise(p);
+    do_maintain(p);
 }
 
 /* An event of a newer build, or a damaged medium, where a test can do that to the engine. */
@@ -944,11 +978,10 @@ static void do_rot(struct pair *p, const struct op *op)
     }
 }
 
-static void do_op(struct pair *p, const struct op *op)
+static void do_op_of_kind(struct pair *p, const struct op *op)
 {
     p->oracle->err.message[0] = '\0';
     p->subject->err.message[0] = '\0';
-    operations_done++;
     switch (op->kind) {
     case OP_APPEND:
         do_append(p, op);
@@ -994,6 +1027,12 @@ static void do_op(struct pair *p, const struct op *op)
     case OP_KINDS:
         break;
     }
+}
+
+static void do_op(struct pair *p, const struct op *op)
+{
+    operations_done++;
+    do_op_of_kind(p, op);
     mark(p);
     if (p->subject->engine->tick != NULL && p->subject->journal != NULL) {
         p->subject->engine->tick(p->subject);
