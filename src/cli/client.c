@@ -131,6 +131,15 @@ enum daybook_code cli_client_new(const char *url, struct cli_client **ret,
     return DAYBOOK_OK;
 }
 
+enum cli_status cli_client_for(const struct cli_args *args, struct cli_client **ret)
+{
+    struct daybook_error err = {0};
+    enum daybook_code code = cli_client_new(cli_value(args, "--url"), ret, &err);
+    return code == DAYBOOK_OK
+               ? CLI_DONE
+               : cli_error(cli_status_of(code), "%s: %s", args->command->name, err.message);
+}
+
 void cli_client_free(struct cli_client *client)
 {
     if (client == NULL) {

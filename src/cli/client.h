@@ -27,6 +27,8 @@ struct cli_response {
  * cli_client_free. Returns OK; BAD_ARGUMENT; NO_MEMORY. */
 enum daybook_code cli_client_new(const char *url, struct cli_client **ret,
                                  struct daybook_error *err);
+/* The client for a command line that may have `--url`; a URL that is none is told on stderr. */
+enum cli_status cli_client_for(const struct cli_args *args, struct cli_client **ret);
 void cli_client_free(struct cli_client *client);
 const char *cli_client_url(const struct cli_client *client);
 

@@ -98,13 +98,11 @@ static enum cli_status run(const struct cli_args *args)
         return cli_error(CLI_USAGE, "consumers: --force is for retire");
     }
     struct cli_client *client = NULL;
-    struct daybook_error err = {0};
-    enum daybook_code code = cli_client_new(cli_value(args, "--url"), &client, &err);
-    if (code != DAYBOOK_OK) {
-        return cli_error(cli_status_of(code), "consumers: %s", err.message);
+    enum cli_status status = cli_client_for(args, &client);
+    if (status != CLI_DONE) {
+        return status;
     }
-    enum cli_status status =
-        lists ? list(client, cli_given(args, "--json")) : act(client, args, name, retires);
+    status = lists ? list(client, cli_given(args, "--json")) : act(client, args, name, retires);
     cli_client_free(client);
     return status == CLI_DONE ? cli_finish_output() : status;
 }

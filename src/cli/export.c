@@ -48,17 +48,12 @@ static void print_page(const struct export *export, const struct dbk_text *page)
     }
 }
 
-static enum cli_status export_from_daemon(const struct export *export, const char *url)
+static enum cli_status export_from_daemon(const struct export *export, const struct cli_args *args)
 {
     struct cli_client *client = NULL;
     struct cli_response response = {.more = true};
-    struct daybook_error err = {0};
     uint64_t after = export->after;
-    enum cli_status status = CLI_DONE;
-    enum daybook_code code = cli_client_new(url, &client, &err);
-    if (code != DAYBOOK_OK) {
-        return cli_error(cli_status_of(code), "export: %s", err.message);
-    }
+    enum cli_status status = cli_client_for(args, &client);
     while (status == CLI_DONE && response.more) {
         char path[160];
         (void)snprintf(path, sizeof path, "/v1/events?after=%" PRIu64 "&limit=%u&where=%s", after,
@@ -134,7 +129,6 @@ static enum cli_status export_from_directory(const struct export *export, const 
 
 static enum cli_status run(const struct cli_args *args)
 {
-    const char *url = cli_value(args, "--url");
     const char *data = cli_value(args, "--data");
     const char *after = cli_given(args, "--after") ? cli_value(args, "--after") : "0";
     struct export export = {
@@ -149,10 +143,10 @@ static enum cli_status run(const struct cli_args *args)
         return cli_error(CLI_USAGE, "export: --where \"%s\": write all, pending or quarantined",
                          export.where_text);
     }
-    if (data != NULL && url != NULL) {
+    if (data != NULL && cli_given(args, "--url")) {
         return cli_error(CLI_USAGE, "export: --data and --url exclude each other: give one");
     }
-    return data != NULL ? export_from_directory(&export, data) : export_from_daemon(&export, url);
+    return data != NULL ? export_from_directory(&export, data) : export_from_daemon(&export, args);
 }
 
 const struct cli_command cli_export = {

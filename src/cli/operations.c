@@ -57,18 +57,13 @@ static enum cli_status run(const struct cli_args *args)
     uint64_t left = 50;
     struct cli_client *client = NULL;
     struct cli_response response = {0};
-    struct daybook_error err = {0};
     uint64_t before = 0;
     bool more = true;
     if (cli_given(args, "-n") && (!cli_number(cli_value(args, "-n"), &left) || left == 0)) {
         return cli_error(CLI_USAGE, "operations: -n \"%s\" is no number above 0",
                          cli_value(args, "-n"));
     }
-    enum daybook_code code = cli_client_new(cli_value(args, "--url"), &client, &err);
-    if (code != DAYBOOK_OK) {
-        return cli_error(cli_status_of(code), "operations: %s", err.message);
-    }
-    enum cli_status status = CLI_DONE;
+    enum cli_status status = cli_client_for(args, &client);
     while (status == CLI_DONE && more && left > 0) {
         char path[96];
         (void)snprintf(path, sizeof path, "/v1/operations?before=%" PRIu64 "&limit=%" PRIu64,

@@ -390,14 +390,12 @@ static enum cli_status run(const struct cli_args *args)
                            .json = cli_given(args, "--json"),
                            .reason = cli_value(args, "--reason"),
                            .why = cli_value(args, "--why")};
-    struct daybook_error err = {0};
     enum cli_status status = check_usage(args, verb);
+    if (status == CLI_DONE) {
+        status = cli_client_for(args, &q.client);
+    }
     if (status != CLI_DONE) {
         return status;
-    }
-    enum daybook_code code = cli_client_new(cli_value(args, "--url"), &q.client, &err);
-    if (code != DAYBOOK_OK) {
-        return cli_error(cli_status_of(code), "quarantine: %s", err.message);
     }
     status = run_verb(&q, verb);
     dbk_text_release(&q.response.body);

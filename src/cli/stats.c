@@ -159,13 +159,11 @@ static enum cli_status run(const struct cli_args *args)
 {
     bool json = cli_given(args, "--json");
     struct cli_client *client = NULL;
-    struct daybook_error err = {0};
-    enum daybook_code code = cli_client_new(cli_value(args, "--url"), &client, &err);
-    if (code != DAYBOOK_OK) {
-        return cli_error(cli_status_of(code), "stats: %s", err.message);
+    enum cli_status status = cli_client_for(args, &client);
+    if (status != CLI_DONE) {
+        return status;
     }
-    enum cli_status status =
-        cli_given(args, "--watch") ? watch(client, json) : show_once(client, json);
+    status = cli_given(args, "--watch") ? watch(client, json) : show_once(client, json);
     cli_client_free(client);
     return status;
 }

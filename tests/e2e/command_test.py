@@ -19,9 +19,7 @@ from daybook_process import Daemon, event, ndjson, until
 BINARY, SLOW_DISK = os.path.abspath(sys.argv[1]), sys.argv[2]
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 NDJSON = "application/x-ndjson"
-LEDGER = {"kind": "sqlite", "name": "ledger", "path": "usage.db"}
-CONSUMER = {"name": "billing", "lease": "600ms", "write_timeout": "200ms", "max_hand_outs": 1, "sinks": [LEDGER]}
-JOURNAL = {"path": "data", "min_free_disk": "1MiB", "max_delivery_attempts": 1}
+CONSUMER, JOURNAL, LEDGER = dp.ONE_TRY, dp.ONE_TRY_JOURNAL, dp.LEDGER
 daemon = functools.partial(Daemon, BINARY, journal=JOURNAL, consumers=[CONSUMER])
 
 
@@ -50,16 +48,9 @@ def quarantined(d, count):
     d.start()
     d.post(event("first"))
     d.drained()
-    with sqlite3.connect(d.path("usage.db"), timeout=30) as database:
-        database.execute("create trigger no_bad before insert on usage when new.model = 'bad' "
-                         "begin select raise(abort, 'no bad here'); end")
+    d.reject("bad")
     d.post(ndjson([event(f"bad-{i}", subject=f"s{i}", model="bad", text="\x1b[31m") for i in range(count)]), NDJSON)
     until("they are quarantined", lambda: d.consumer()["quarantined"] == count)
-
-
-def mend(d):
-    with sqlite3.connect(d.path("usage.db"), timeout=30) as database:
-        database.execute("drop trigger no_bad")
 
 
 def test_quarantine():
@@ -81,7 +72,7 @@ def test_quarantine():
         assert json.loads(run(d, "quarantine", "show", "bad-1", "--json"))["consumer"] == "billing"
         assert "not_found" in run(d, "quarantine", "show", "first", status=1)
         run(d, "quarantine", "show", "bad-1", "first", status=3)
-        mend(d)
+        d.mend("bad")
         assert run(d, "quarantine", "release", "bad-0", "bad-1") == "released 2, not released 0\n"
         out = run(d, "quarantine", "release", "bad-2", "other", status=3)
         assert "released 1, not released 1" in out and "other: not_found" in out, out

@@ -19,6 +19,12 @@ DEFAULTS = {
     "consumers": [{"name": "billing", "sinks": [{"kind": "sqlite", "name": "ledger", "path": "usage.db"}]}],
 }
 
+# A consumer whose destination refuses a row once, and the row is quarantined.
+LEDGER = {"kind": "sqlite", "name": "ledger", "path": "usage.db"}
+ONE_TRY = {"name": "billing", "lease": "600ms", "write_timeout": "200ms", "max_hand_outs": 1, "reject_brake": 1000,
+           "sinks": [LEDGER]}
+ONE_TRY_JOURNAL = {"path": "data", "min_free_disk": "1MiB", "max_delivery_attempts": 1}
+
 
 def event(request_id, subject="key-1", **more):
     return {"request_id": request_id, "namespace": "team", "subject": subject, **more}
@@ -178,6 +184,16 @@ class Daemon:
     def rows(self, query="select request_id from usage order by rowid", name="usage.db"):
         with sqlite3.connect(self.path(name), timeout=30) as database:
             return database.execute(query).fetchall()
+
+    def reject(self, model, name="usage.db"):
+        """From now on the ledger rejects rows of this model; `mend` ends it."""
+        with sqlite3.connect(self.path(name), timeout=30) as database:
+            database.execute(f"create trigger no_{model} before insert on usage when new.model = '{model}' "
+                             f"begin select raise(abort, 'no {model} here'); end")
+
+    def mend(self, model, name="usage.db"):
+        with sqlite3.connect(self.path(name), timeout=30) as database:
+            database.execute(f"drop trigger no_{model}")
 
     def lock_ledger(self):
         """BEGIN EXCLUSIVE by another process; what is returned is ended with `release`."""

@@ -7,7 +7,6 @@ import functools
 import os
 import re
 import shutil
-import sqlite3
 import subprocess
 import sys
 
@@ -16,9 +15,7 @@ from daybook_process import Daemon, event, until
 
 BINARY = os.path.abspath(sys.argv[1])
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
-LEDGER = {"kind": "sqlite", "name": "ledger", "path": "usage.db"}
-CONSUMER = {"name": "billing", "lease": "600ms", "write_timeout": "200ms", "max_hand_outs": 1, "sinks": [LEDGER]}
-JOURNAL = {"path": "data", "min_free_disk": "1MiB", "max_delivery_attempts": 1}
+CONSUMER, JOURNAL, LEDGER = dp.ONE_TRY, dp.ONE_TRY_JOURNAL, dp.LEDGER
 daemon = functools.partial(Daemon, BINARY, journal=JOURNAL, consumers=[CONSUMER])
 # What stands in the list with a name of the configuration instead of a closed set.
 REASONS = ["malformed", "rejected", "attempts_exhausted"]
@@ -105,9 +102,7 @@ def test_quarantines_and_lost():
         d.start()
         d.post(event("first"))
         d.drained()
-        with sqlite3.connect(d.path("usage.db"), timeout=30) as database:
-            database.execute("create trigger no_bad before insert on usage when new.model = 'bad' "
-                             "begin select raise(abort, 'no bad here'); end")
+        d.reject("bad")
         def counted():
             return sum(d.metric('daybook_quarantined_total{journal="main",consumer="billing",reason="%s"}' % r)
                        for r in REASONS)

@@ -16,10 +16,7 @@ from daybook_process import Daemon, event, ndjson, until
 
 BINARY, SLOW_DISK = sys.argv[1], sys.argv[2]
 NDJSON = "application/x-ndjson"
-LEDGER = {"kind": "sqlite", "name": "ledger", "path": "usage.db"}
-# A row that its destination rejects is quarantined as soon as may be.
-CONSUMER = {"name": "billing", "lease": "600ms", "write_timeout": "200ms", "reject_brake": 1000, "sinks": [LEDGER]}
-JOURNAL = {"path": "data", "min_free_disk": "1MiB", "max_delivery_attempts": 1}
+CONSUMER, JOURNAL, LEDGER = dp.ONE_TRY, dp.ONE_TRY_JOURNAL, dp.LEDGER
 daemon = functools.partial(Daemon, BINARY, journal=JOURNAL, consumers=[CONSUMER])
 
 
@@ -50,24 +47,12 @@ def act(d, path, body=None, **headers):
     return d.request("POST", path, json.dumps(body), {"Content-Type": "application/json", **headers})
 
 
-def reject(d, model):
-    """From now on the ledger rejects rows of this model."""
-    with sqlite3.connect(d.path("usage.db"), timeout=30) as database:
-        database.execute(f"create trigger no_{model} before insert on usage when new.model = '{model}' "
-                         f"begin select raise(abort, 'no {model} here'); end")
-
-
-def mend(d, model):
-    with sqlite3.connect(d.path("usage.db"), timeout=30) as database:
-        database.execute(f"drop trigger no_{model}")
-
-
 def with_quarantined(d, count, prefix="bad"):
     """Starts, and gets `count` events quarantined, each of a key of its own."""
     d.start()
     assert d.post(event("first"))[0] == 201
     d.drained()
-    reject(d, "bad")
+    d.reject("bad")
     events = [event(f"{prefix}-{i}", subject=f"{prefix}{i}", model="bad", n=i) for i in range(count)]
     assert d.post(ndjson(events), NDJSON)[0] == 200
     until("they are quarantined", lambda: d.consumer()["quarantined"] == count)
@@ -139,7 +124,7 @@ def test_release_of_one_and_the_order_it_brings_back():
         d.start()
         assert d.post(event("first"))[0] == 201
         d.drained()
-        reject(d, "bad")
+        d.reject("bad")
         # One caller: its later events wait until the bad ones are quarantined, and go on then.
         batch = [event(f"k{i}", model="bad" if i in (1, 3) else "good") for i in range(5)]
         assert d.post(ndjson(batch), NDJSON)[0] == 200
@@ -147,7 +132,7 @@ def test_release_of_one_and_the_order_it_brings_back():
               lambda: d.consumer()["quarantined"] == 2 and d.consumer()["drained"])
         assert [r[0] for r in d.rows()] == ["first", "k0", "k2", "k4"]
         problem(act(d, "/v1/consumers/billing/quarantine/k0/release"), 404, "not_found")
-        mend(d, "bad")
+        d.mend("bad")
         lock = d.lock_ledger()
         # While their caller's newest is under way nothing of it is claimed: both are released meanwhile.
         assert d.post(event("k5"))[0] == 201
@@ -168,7 +153,7 @@ def test_release_of_many():
     with daemon() as d:
         with_quarantined(d, 250)
         path = "/v1/consumers/billing/quarantine/release"
-        mend(d, "bad")
+        d.mend("bad")
         body = act(d, path, {"request_ids": ["bad-0", "first", "bad-1"], "why": "two of them"})[2]
         assert (body["released"], body["failed"], body["handled"], body["more"]) == (2, 1, 3, False), body
         assert [(e["request_id"], e["code"]) for e in body["errors"]] == [("first", "not_found")]
@@ -214,12 +199,12 @@ def test_discard():
 def test_an_id_that_is_also_a_word():
     with daemon() as d:
         d.start()
-        reject(d, "bad")
+        d.reject("bad")
         d.post([event(w, subject=w, model="bad") for w in ("release", "discard", "quarantine")])
         until("they are quarantined", lambda: d.consumer()["quarantined"] == 3)
         path = "/v1/consumers/billing/quarantine/"
         assert d.get(path + "release")[2]["request_id"] == "release"
-        mend(d, "bad")
+        d.mend("bad")
         assert act(d, path + "release/release")[2]["request_id"] == "release"
         assert d.request("DELETE", path + "discard?why=x")[2]["request_id"] == "discard"
         d.drained()
@@ -324,7 +309,7 @@ def test_a_slow_disk_holds_up_nobody_else():
 def test_a_stop_ends_what_waits_for_the_disk():
     with daemon(slow_disk=SLOW_DISK, journal={**JOURNAL, "operation_timeout": "2s"}) as d:
         with_quarantined(d, 1)
-        d.disk("slow 3000")
+        d.disk("slow 500")
         answers = []
         thread = threading.Thread(target=lambda: answers.append(
             act(d, "/v1/consumers/billing/quarantine/bad-0/release")))

@@ -59,7 +59,9 @@ class Manager:
 
     def next(self, wanted):
         """The next message that has this line."""
+        end = time.monotonic() + 30
         while True:
+            assert time.monotonic() < end, f"the manager was not told {wanted}"
             lines = self.socket.recv(4096).decode().split("\n")
             if wanted in lines:
                 return lines
