@@ -204,6 +204,19 @@ static void note_refusal(struct dbk_delivery_consumer *consumer, struct dbk_deli
             DBK_LOG_TEXT_FIELD("reason", event->message != NULL ? event->message : ""));
 }
 
+/* L2. Every worker sees the same ones: the first of the configuration speaks for all. */
+static void note_other_consumers(const struct dbk_delivery_consumer *consumer,
+                                 const struct daybook_worker_event *event)
+{
+    if (consumer == &consumer->delivery->consumers[0]) {
+        dbk_log(DBK_LOG_WARNING,
+                "consumers are registered that this daemon does not run; what they have not seen "
+                "is kept",
+                DBK_LOG_NUMBER("count", event->count),
+                DBK_LOG_TEXT_FIELD("names", event->message != NULL ? event->message : ""));
+    }
+}
+
 /* ---- what advisory destinations tell (W9) ---------------------------------------------------- */
 
 static struct dbk_delivery_advisory *find_advisory(struct dbk_delivery_consumer *consumer,
@@ -340,10 +353,7 @@ static void notify(void *user, const struct daybook_worker_event *event)
                 DBK_LOG_NUMBER("pruned", event->count));
         break;
     case DAYBOOK_WORKER_OTHER_CONSUMERS:
-        dbk_log(DBK_LOG_WARNING,
-                "consumers are registered that this daemon does not run; what they have not seen "
-                "is kept",
-                DBK_LOG_TEXT_FIELD("names", event->message != NULL ? event->message : ""));
+        note_other_consumers(consumer, event);
         break;
     }
 }

@@ -5,6 +5,7 @@
 usage: ledger_test.py DAYBOOK SLOW_DISK [TEST...]"""
 import functools
 import json
+import signal
 import sqlite3
 import sys
 
@@ -61,6 +62,24 @@ def test_W3_bad_rows_at_the_edges_of_every_half():
         assert d.consumer()["quarantined"] == len(bad)
         dp.promise("exactly 4 of 64 quarantined as rejected, each with the constraint's name; 60 and 64 later ones in the "
                    "table once", f"{len(entries)} quarantined ({entries[0]['words']['constraint']}), {len(rows)} rows")
+
+
+def test_K4_a_destinations_words_outlive_a_kill():
+    with daemon(consumers=BILLING,
+                journal={"path": "data", "min_free_disk": "1MiB", "max_delivery_attempts": 1}) as d:
+        make_ledger(d, "CONSTRAINT cost_is_not_negative CHECK (cost_microdollars >= 0)")
+        d.start()
+        d.post([event("good", subject="k1", cost_microdollars=1), event("bad", subject="k2", cost_microdollars=-1)])
+        until("it is set aside", lambda: d.consumer()["quarantined"] == 1, 60)
+        before = quarantined(d)
+        assert before[0]["words"] == {"sink": "ledger", "code": "SQLITE_CONSTRAINT_CHECK",
+                                      "constraint": "cost_is_not_negative",
+                                      "message": "CHECK constraint failed: cost_is_not_negative"}, before
+        d.stop(signal.SIGKILL)
+        d.start()
+        assert quarantined(d) == before
+        assert d.get("/v1/consumers/billing/quarantine/bad")[2]["words"] == before[0]["words"]
+        assert d.stop()[0] == 0
 
 
 sys.exit(dp.run_tests(globals(), sys.argv[3:]))
