@@ -411,6 +411,29 @@ static void test_a_file_that_is_missing(void **state)
     assert_non_null(strstr(err.message, "/nonexistent/daybook.yaml"));
 }
 
+/* One example for each kind of destination. */
+static void test_the_examples_of_destinations(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *path;
+        enum dbk_sink_kind kind;
+    } examples[] = {{"examples/daybook.yaml", DBK_SINK_SQLITE},
+                    {"examples/file.yaml", DBK_SINK_FILE},
+                    {"examples/stdout.yaml", DBK_SINK_STDOUT}};
+    for (size_t i = 0; i < sizeof examples / sizeof examples[0]; i++) {
+        char path[1024];
+        struct dbk_config *c = NULL;
+        struct daybook_error err = {0};
+        find_in_tree(examples[i].path, path, sizeof path);
+        if (dbk_config_load(path, &c, &err) != DAYBOOK_OK) {
+            fail_msg("%s", err.message);
+        }
+        assert_int_equal(c->consumers[0].sinks[0].kind, examples[i].kind);
+        dbk_config_free(c);
+    }
+}
+
 /* The example in the tree is taken, and says what the defaults are. */
 static void test_the_example(void **state)
 {
@@ -520,6 +543,7 @@ int main(void)
         cmocka_unit_test(test_what_is_no_yaml),
         cmocka_unit_test(test_a_file_that_is_missing),
         cmocka_unit_test(test_the_example),
+        cmocka_unit_test(test_the_examples_of_destinations),
         cmocka_unit_test(test_M1_what_is_telemetry_grade),
         cmocka_unit_test(test_units),
         cmocka_unit_test(test_documentation_is_the_table),

@@ -123,7 +123,7 @@ static void take_file(void *user, const char *path, enum dbk_file_kind kind)
     const char *at = (const char *)sim_bytes(c->w->disk, SIM_CACHE, path, &size);
     const char *end = at + size;
     c->files++;
-    while (at < end) {
+    while (at != NULL && at < end) {
         const char *newline = memchr(at, '\n', (size_t)(end - at));
         if (newline == NULL) {
             fail_msg("%s ends inside a line", path);
