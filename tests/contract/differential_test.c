@@ -901,50 +901,6 @@ static void do_operate(struct pair *p, const struct op *op)
     }
 }
 
-static void do_op_of_kind(struct pair *p, const struct op *op);
-
-/* The same with another operation. Whether it has happened shows in the state. */
-static void operate_and_die(struct pair *p, const struct op *op)
-{
-    static const enum kind mortal[] = {OP_CLAIM,   OP_ACK,    OP_QUARANTINE, OP_RELEASE,
-                                       OP_DISCARD, OP_RETIRE, OP_REWIND};
-    struct daybook_journal *landed = NULL;
-    struct op dying = *op;
-
-    dying.kind = mortal[op->d / 8 % (sizeof mortal / sizeof mortal[0])];
-    if (dying.kind == OP_CLAIM && !is_registered(p, consumers[op->a % CONSUMERS])) {
-        return; /* two units */
-    }
-    p->subject->disk->crash_at = p->subject->disk->steps + 1 + op->d % 8;
-    p->marking = false;
-    memcpy(p->why, "dying", 6); /* what is answered now is not compared */
-    do_op_of_kind(p, &dying);
-    p->why[0] = '\0';
-    p->marking = true;
-    if (p->subject->disk->dead) {
-        assert_code(DAYBOOK_OK, dbk_memory_copy(p->oracle->journal, &landed, NULL));
-    } else {
-        mark(p);
-    }
-    cut_power(p, op, landed);
-}
-
-static void do_power(struct pair *p, const struct op *op)
-{
-    if (!p->marking || p->rotten) {
-        return; /* rot in a tail that no orderly end vouches for is refused */
-    }
-    if (op->a % 4 == 0) {
-        append_and_die(p, op);
-    } else if (op->a % 4 == 2) {
-        operate_and_die(p, op);
-    } else {
-        cut_power(p, op, NULL);
-    }
-    promise(p);
-    do_maintain(p);
-}
-
 /* An event of a newer build, or a damaged medium, where a test can do that to the engine. */
 static void do_rot(struct pair *p, const struct op *op)
 {
@@ -978,7 +934,7 @@ static void do_rot(struct pair *p, const struct op *op)
     }
 }
 
-static void do_op_of_kind(struct pair *p, const struct op *op)
+static void do_usual_op(struct pair *p, const struct op *op)
 {
     p->oracle->err.message[0] = '\0';
     p->subject->err.message[0] = '\0';
@@ -1022,17 +978,61 @@ static void do_op_of_kind(struct pair *p, const struct op *op)
         do_rot(p, op);
         break;
     case OP_POWER:
-        do_power(p, op);
-        break;
     case OP_KINDS:
         break;
     }
 }
 
+/* The same with another operation. Whether it has happened shows in the state. */
+static void operate_and_die(struct pair *p, const struct op *op)
+{
+    static const enum kind mortal[] = {OP_CLAIM,   OP_ACK,    OP_QUARANTINE, OP_RELEASE,
+                                       OP_DISCARD, OP_RETIRE, OP_REWIND};
+    struct daybook_journal *landed = NULL;
+    struct op dying = *op;
+
+    dying.kind = mortal[op->d / 8 % (sizeof mortal / sizeof mortal[0])];
+    if (dying.kind == OP_CLAIM && !is_registered(p, consumers[op->a % CONSUMERS])) {
+        return; /* two units */
+    }
+    p->subject->disk->crash_at = p->subject->disk->steps + 1 + op->d % 8;
+    p->marking = false;
+    memcpy(p->why, "dying", 6); /* what is answered now is not compared */
+    do_usual_op(p, &dying);
+    p->why[0] = '\0';
+    p->marking = true;
+    if (p->subject->disk->dead) {
+        assert_code(DAYBOOK_OK, dbk_memory_copy(p->oracle->journal, &landed, NULL));
+    } else {
+        mark(p);
+    }
+    cut_power(p, op, landed);
+}
+
+static void do_power(struct pair *p, const struct op *op)
+{
+    if (!p->marking || p->rotten) {
+        return; /* rot in a tail that no orderly end vouches for is refused */
+    }
+    if (op->a % 4 == 0) {
+        append_and_die(p, op);
+    } else if (op->a % 4 == 2) {
+        operate_and_die(p, op);
+    } else {
+        cut_power(p, op, NULL);
+    }
+    promise(p);
+    do_maintain(p);
+}
+
 static void do_op(struct pair *p, const struct op *op)
 {
     operations_done++;
-    do_op_of_kind(p, op);
+    if (op->kind == OP_POWER) {
+        do_power(p, op);
+    } else {
+        do_usual_op(p, op);
+    }
     mark(p);
     if (p->subject->engine->tick != NULL && p->subject->journal != NULL) {
         p->subject->engine->tick(p->subject);
