@@ -77,6 +77,46 @@ DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_log_verify(
     const char *path, void (*found)(void *user, const struct daybook_log_finding *f), void *user,
     struct daybook_log_report *ret_report, struct daybook_error *err);
 
+/** Positions that a damaged journal had, or may have had, and that no surviving frame holds. */
+struct daybook_log_missing {
+    uint64_t first;
+    uint64_t end;       /**< exclusive */
+    bool behind_newest; /**< behind the newest position that anything names: the damaged bytes could
+                             have held so many, perhaps none; they are never given out again */
+};
+
+/** What a repair tells while it goes; each may be NULL. */
+struct daybook_log_repair_hooks {
+    void (*found)(void *user, const struct daybook_log_finding *finding);
+    void (*missing)(void *user, const struct daybook_log_missing *missing);
+    void *user;
+};
+
+struct daybook_log_repair_report {
+    uint64_t segments; /**< read */
+    uint64_t frames;   /**< kept */
+    uint64_t events;   /**< kept: what of them is stored still, the new journal holds */
+    uint64_t stored;   /**< in the new journal */
+    uint64_t
+        records_damaged;  /**< of those: only the record rotted; quarantined when claimed (C7) */
+    uint64_t damaged;     /**< places that are not what was written */
+    uint64_t events_lost; /**< at most; counted as `damaged` in the new journal (S5) */
+    uint64_t bytes;       /**< of the new journal */
+};
+
+/** Reads everything in `path` that its own checksums vouch for, on both sides of what is damaged, and
+ * makes a new journal of it in `new_path`: positions, order, delivery state, quarantines and the trail are
+ * kept; positions and tokens that may have been given out are never given out again. What was lost of
+ * delivery state costs redeliveries. `path` is only read. The new directory has its name once it is whole,
+ * verified and durable; until then it is `new_path`.partial.
+ * @param hooks borrowed; may be NULL. @param ret_report filled in as far as it came.
+ * Returns OK (read the report: something may be lost); refused: BAD_ARGUMENT (`new_path` exists, or its
+ * .partial), NEWER_FORMAT; NOT_FOUND; retry: BUSY (a process has it open), NO_MEMORY; broken: BACKEND,
+ * DAMAGED (what was made does not verify). Threads: any. */
+DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_log_repair(
+    const char *path, const char *new_path, const struct daybook_log_repair_hooks *hooks,
+    struct daybook_log_repair_report *ret_report, struct daybook_error *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -72,6 +72,7 @@ extern const struct cli_command cli_operations;
 extern const struct cli_command cli_export;
 extern const struct cli_command cli_verify;
 extern const struct cli_command cli_dump;
+extern const struct cli_command cli_repair;
 extern const struct cli_command cli_check;
 extern const struct cli_command cli_mint;
 extern const struct cli_command cli_completion;

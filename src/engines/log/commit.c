@@ -358,8 +358,7 @@ bool dbk_tail_write_mark(struct dbk_log *log, uint16_t flags)
     return room && tail_write(log, log->link_memory, 0, flags);
 }
 
-/* [state] Encodes LINK and STATE into link_memory. Returns the bytes of the frames. */
-static size_t link_encode(struct dbk_log *log, const struct dbk_link_frame *link)
+size_t dbk_link_encode(struct dbk_log *log, const struct dbk_link_frame *link)
 {
     struct dbk_consumer_restated consumers[DBK_STATE_CONSUMERS_MAX];
     struct dbk_state_frame frame = {
@@ -419,7 +418,7 @@ bool dbk_tail_link(struct dbk_log *log, const struct dbk_link_frame *link,
 {
     dbk_mutex_lock(&log->state_lock);
     dbk_mutex_lock(&log->stage_lock);
-    size_t len = link_encode(log, link);
+    size_t len = dbk_link_encode(log, link);
     size_t padded =
         dbk_round_up(DBK_GROUP_HEADER_BYTES + len + DBK_END_MARK_BYTES, DBK_BLOCK_BYTES);
     log->tail_room = to->segment_bytes - DBK_BLOCK_BYTES - (uint32_t)padded;
@@ -612,7 +611,7 @@ static bool seal(struct dbk_log *log, struct sealed *ret)
         struct dbk_link_frame link = dbk_tail_describe(log, log->spare.segment_no);
         ret->to = log->spare;
         log->spare.file = -1;
-        ret->link_len = link_encode(log, &link);
+        ret->link_len = dbk_link_encode(log, &link);
         size_t link_padded = dbk_round_up(
             DBK_GROUP_HEADER_BYTES + ret->link_len + DBK_END_MARK_BYTES, DBK_BLOCK_BYTES);
         log->tail_room = ret->to.segment_bytes - DBK_BLOCK_BYTES - (uint32_t)link_padded;

@@ -20,6 +20,11 @@ enum daybook_code dbk_log_verify(const char *path, const struct dbk_os *os,
                                  void *user, struct daybook_log_report *ret_report,
                                  struct daybook_error *err);
 
+enum daybook_code dbk_log_repair(const char *path, const char *new_path, const struct dbk_os *os,
+                                 const struct daybook_log_repair_hooks *hooks,
+                                 struct daybook_log_repair_report *ret_report,
+                                 struct daybook_error *err);
+
 /* One round of what the housekeeper does, for DAYBOOK_LOG_INLINE: prepares the next segment, syncs
  * what was written 100 ms ago, writes the idle NOTE, trims. Returns whether anything was done. */
 bool dbk_log_housekeep(struct daybook_journal *journal);

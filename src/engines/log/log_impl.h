@@ -298,6 +298,8 @@ bool dbk_tail_write_mark(struct dbk_log *log, uint16_t flags);
  * Takes the state lock. False: failed. */
 bool dbk_tail_link(struct dbk_log *log, const struct dbk_link_frame *link,
                    const struct dbk_spare *to);
+/* [state] Encodes LINK and STATE into link_memory. Returns the bytes of the frames. */
+size_t dbk_link_encode(struct dbk_log *log, const struct dbk_link_frame *link);
 /* Busy: what the LINK of segment `to` says of the tail. */
 struct dbk_link_frame dbk_tail_describe(const struct dbk_log *log, uint32_t to);
 void *dbk_committer_run(void *arg);
@@ -465,6 +467,14 @@ void *dbk_housekeeper_run(void *arg);
 
 /* ---- recovery.c -------------------------------------------------------------------------------- */
 
+/* A log that is being replayed into the memory of a handle. */
+struct dbk_replay {
+    struct dbk_log *log;
+    bool has_state; /* its first STATE was met */
+};
+/* Makes true what a frame says: the path of every opening. NEWER_FORMAT: it cannot be read; NO_MEMORY. */
+enum daybook_code dbk_replay_frame(struct dbk_replay *replay, const struct dbk_frame *frame,
+                                   struct daybook_error *err);
 /* From a locked directory to a handle that is ready, or a verdict. */
 enum daybook_code dbk_log_recover(struct dbk_log *log, const struct daybook_log_options *options,
                                   struct daybook_error *err);

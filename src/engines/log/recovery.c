@@ -159,13 +159,8 @@ static enum daybook_code replay_state(struct dbk_log *log, const struct dbk_stat
     return DAYBOOK_OK;
 }
 
-struct replay {
-    struct dbk_log *log;
-    bool has_state;
-};
-
 /* What a RELOCATE holds comes here unwrapped; one within another is unreadable. */
-static enum daybook_code replay_frame(struct replay *replay, const struct dbk_frame *frame,
+static enum daybook_code replay_frame(struct dbk_replay *replay, const struct dbk_frame *frame,
                                       bool relocated, struct daybook_error *err)
 {
     struct dbk_log *log = replay->log;
@@ -250,24 +245,30 @@ static enum daybook_code replay_frame(struct replay *replay, const struct dbk_fr
                               : dbk_fail(err, code, "%s: no memory to replay the log", log->path);
 }
 
+enum daybook_code dbk_replay_frame(struct dbk_replay *replay, const struct dbk_frame *frame,
+                                   struct daybook_error *err)
+{
+    struct dbk_frame inner;
+    bool relocated = frame->type == DBK_FRAME_RELOCATE && dbk_relocate_frame_decode(frame, &inner);
+    enum daybook_code code = replay_frame(replay, relocated ? &inner : frame, relocated, err);
+    if (code == DAYBOOK_OK && relocated) {
+        dbk_places_note(&replay->log->places, frame); /* where the copy stands */
+    }
+    return code;
+}
+
 static enum daybook_code replay_group(void *user, const struct dbk_scan_segment *segment,
                                       const struct dbk_group_header *header, const uint8_t *group,
                                       enum dbk_body_check check, struct daybook_error *err)
 {
-    struct replay *replay = user;
+    struct dbk_replay *replay = user;
     size_t at = DBK_GROUP_HEADER_BYTES;
     struct dbk_frame frame;
-    struct dbk_frame inner;
     enum daybook_code code = DAYBOOK_OK;
     (void)segment;
     (void)check; /* each entry is checked again, so a damaged record is found where it is */
     while (code == DAYBOOK_OK && dbk_frame_next(group, header, &at, &frame)) {
-        bool relocated =
-            frame.type == DBK_FRAME_RELOCATE && dbk_relocate_frame_decode(&frame, &inner);
-        code = replay_frame(replay, relocated ? &inner : &frame, relocated, err);
-        if (code == DAYBOOK_OK && relocated) {
-            dbk_places_note(&replay->log->places, &frame); /* where the copy stands */
-        }
+        code = dbk_replay_frame(replay, &frame, err);
     }
     return code;
 }
@@ -767,7 +768,7 @@ static enum daybook_code refuse_suspect(const struct dbk_log *log, const struct 
 static enum daybook_code recover(struct dbk_log *log, const struct daybook_log_options *options,
                                  struct dbk_scan *scan, struct daybook_error *err)
 {
-    struct replay replay = {.log = log};
+    struct dbk_replay replay = {.log = log};
     struct dbk_scan_end end;
     enum daybook_code code = make_state(log, scan, err);
     if (code == DAYBOOK_OK) {

@@ -384,7 +384,13 @@ static enum daybook_code gap(struct walk *walk, uint64_t from, uint64_t to, cons
     if (to - from >= sizeof(mark) && memcmp(p + from, mark, sizeof(mark)) == 0) {
         at += sizeof(mark);
     }
-    return dbk_all_zero(p + at, (size_t)(to - at)) ? DAYBOOK_OK : damage(walk, at, to, NULL, what);
+    if (dbk_all_zero(p + at, (size_t)(to - at))) {
+        return DAYBOOK_OK;
+    }
+    while (p[to - 1] == 0) {
+        to--;
+    }
+    return damage(walk, at, to, NULL, what);
 }
 
 /* The frames that hold between two places, and what is damaged between them. */
