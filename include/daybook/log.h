@@ -66,10 +66,12 @@ struct daybook_log_report {
     uint64_t events;
     uint64_t bytes;
     uint64_t damaged; /**< findings that are not harmless */
+    bool live;        /**< the journal was being written: its end is not judged */
 };
 
 /** Checks every byte of a data directory: each checksum, the chain, contiguity, padding, replay.
- * Writes nothing and takes no lock.
+ * Writes nothing and takes no lock. Of a journal that a process is writing it checks everything up to where
+ * the log had come, and says so (`live`).
  * @param found called for each finding, in order; may be NULL. @param user passed to it.
  * Returns OK (nothing damaged); broken: DAMAGED, BACKEND (unreadable); NOT_FOUND; NEWER_FORMAT.
  * Threads: any. */
@@ -116,6 +118,23 @@ struct daybook_log_repair_report {
 DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_log_repair(
     const char *path, const char *new_path, const struct daybook_log_repair_hooks *hooks,
     struct daybook_log_repair_report *ret_report, struct daybook_error *err);
+
+struct daybook_log_backup_report {
+    uint64_t segments;
+    uint64_t events; /**< whose bytes are in it, those given up since included */
+    uint64_t bytes;
+    bool live; /**< the journal was being written meanwhile */
+};
+
+/** Copies a journal into `new_path`, also while a process writes it, which it does not hold up: everything
+ * that was answered before the call is in the copy. `path` is only read. The copy has its name once it is
+ * whole, verified (`daybook_log_verify`) and durable; until then it is `new_path`.partial.
+ * Returns OK; refused: BAD_ARGUMENT (`new_path` exists, or its .partial), NEWER_FORMAT; NOT_FOUND; broken:
+ * DAMAGED (the journal, or what was copied: nothing has the name), BACKEND; retry: NO_MEMORY. Threads:
+ * any. */
+DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_log_backup(
+    const char *path, const char *new_path, struct daybook_log_backup_report *ret_report,
+    struct daybook_error *err);
 
 #ifdef __cplusplus
 }

@@ -73,6 +73,7 @@ extern const struct cli_command cli_export;
 extern const struct cli_command cli_verify;
 extern const struct cli_command cli_dump;
 extern const struct cli_command cli_repair;
+extern const struct cli_command cli_backup;
 extern const struct cli_command cli_check;
 extern const struct cli_command cli_mint;
 extern const struct cli_command cli_completion;

@@ -335,8 +335,8 @@ static bool link_(struct out *out, const struct dbk_frame *frame)
     number(out, "skipped", as.skipped);
     number(out, "predecessor_end", as.end);
     number(out, "last_group", as.last_group_no);
-    number(out, "events", as.events);
-    number(out, "frames", as.frames);
+    number(out, "predecessor_events", as.events);
+    number(out, "predecessor_frames", as.frames);
     number(out, "set_aside_bytes", as.set_aside_bytes);
     return true;
 }
@@ -484,19 +484,6 @@ static enum daybook_code visit(void *user, const struct dbk_salvage_item *item,
     return DAYBOOK_OK;
 }
 
-static enum daybook_code no_visit(void *user, const struct dbk_scan_segment *segment,
-                                  const struct dbk_group_header *header, const uint8_t *group,
-                                  enum dbk_body_check check, struct daybook_error *err)
-{
-    (void)user;
-    (void)segment;
-    (void)header;
-    (void)group;
-    (void)check;
-    (void)err;
-    return DAYBOOK_OK;
-}
-
 /* How an opening judges the directory. */
 static void verdict_line(struct out *out, const char *path)
 {
@@ -507,7 +494,7 @@ static void verdict_line(struct out *out, const char *path)
     struct daybook_error err = {.code = DAYBOOK_OK};
     enum daybook_code code = dbk_scan_open(&scan, dbk_os_posix(), path, &err);
     if (code == DAYBOOK_OK) {
-        code = dbk_scan_run(&scan, no_visit, NULL, &where, &err);
+        code = dbk_scan_run(&scan, dbk_scan_no_visit, NULL, &where, &err);
     }
     dbk_scan_release(&scan);
     begin(out, "verdict");

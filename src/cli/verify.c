@@ -76,10 +76,9 @@ const struct cli_command cli_verify = {
     .name = "verify",
     .arguments = "DIR [--json]",
     .summary = "checks every byte of a data directory",
-    .about = "Reads only, takes no lock. Stop the daemon first: a journal that is being written is "
-             "not whole\n"
-             "at every moment. Exit status 0: nothing is damaged; 1: something is, or it cannot be "
-             "read.\n",
+    .about = "Reads only, takes no lock. Beside a running daemon it checks everything up to where "
+             "the log had\n"
+             "come. Exit status 0: nothing is damaged; 1: something is, or it cannot be read.\n",
     .examples = "  daybook verify ./daybook-data\n",
     .choices = "DIR",
     .operands_max = 1,

@@ -491,7 +491,7 @@ static void stop_threads(struct dbk_log *log)
 }
 
 static enum daybook_code open_log(const struct daybook_log_options *options,
-                                  const struct dbk_os *os, bool read_only,
+                                  const struct dbk_os *os, bool read_only, uint64_t end_lsn,
                                   struct daybook_journal **ret, struct daybook_error *err)
 {
     if (options->path == NULL || options->path[0] == '\0' ||
@@ -506,6 +506,7 @@ static enum daybook_code open_log(const struct daybook_log_options *options,
     log->os = os;
     log->threads = options->threads;
     log->read_only = read_only;
+    log->read_end_lsn = end_lsn;
     log->lock_file = -1;
     log->tail.file = -1;
     log->tail.first_unsynced_us = DAYBOOK_NO_DEADLINE;
@@ -560,14 +561,21 @@ static enum daybook_code open_log(const struct daybook_log_options *options,
 enum daybook_code dbk_log_open(const struct daybook_log_options *options, const struct dbk_os *os,
                                struct daybook_journal **ret, struct daybook_error *err)
 {
-    return open_log(options, os, false, ret, err);
+    return open_log(options, os, false, 0, ret, err);
 }
 
 enum daybook_code dbk_log_open_readonly(const struct daybook_log_options *options,
                                         const struct dbk_os *os, struct daybook_journal **ret,
                                         struct daybook_error *err)
 {
-    return open_log(options, os, true, ret, err);
+    return open_log(options, os, true, 0, ret, err);
+}
+
+enum daybook_code dbk_log_open_readonly_to(const struct daybook_log_options *options,
+                                           const struct dbk_os *os, uint64_t end_lsn,
+                                           struct daybook_journal **ret, struct daybook_error *err)
+{
+    return open_log(options, os, true, end_lsn, ret, err);
 }
 
 enum daybook_code daybook_log_open(const struct daybook_log_options *options,

@@ -25,6 +25,14 @@ enum daybook_code dbk_log_repair(const char *path, const char *new_path, const s
                                  struct daybook_log_repair_report *ret_report,
                                  struct daybook_error *err);
 
+enum daybook_code dbk_log_backup(const char *path, const char *new_path, const struct dbk_os *os,
+                                 struct daybook_log_backup_report *ret_report,
+                                 struct daybook_error *err);
+/* As dbk_log_open_readonly, reading the log up to `end_lsn` (0: to its end) and judging nothing behind. */
+enum daybook_code dbk_log_open_readonly_to(const struct daybook_log_options *options,
+                                           const struct dbk_os *os, uint64_t end_lsn,
+                                           struct daybook_journal **ret, struct daybook_error *err);
+
 /* One round of what the housekeeper does, for DAYBOOK_LOG_INLINE: prepares the next segment, syncs
  * what was written 100 ms ago, writes the idle NOTE, trims. Returns whether anything was done. */
 bool dbk_log_housekeep(struct daybook_journal *journal);

@@ -138,6 +138,7 @@ struct dbk_log {
     char path[DBK_LOG_PATH_MAX];
     enum daybook_log_threads threads;
     bool read_only;
+    uint64_t read_end_lsn; /* read only: the log is read up to here; 0: to its end */
     uint64_t bytes_max;
     uint64_t free_disk_min;
     uint32_t segment_bytes; /* full size */

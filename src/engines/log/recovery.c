@@ -781,7 +781,7 @@ static enum daybook_code recover(struct dbk_log *log, const struct daybook_log_o
         code = check_root(log, scan, &end, err);
     }
     if (code == DAYBOOK_OK) {
-        code = check_numbers(log, scan, &end, err);
+        code = scan->end_lsn == 0 ? check_numbers(log, scan, &end, err) : DAYBOOK_OK;
     }
     if (code == DAYBOOK_OK && end.kind == DBK_END_SUSPECT && options->tail == DAYBOOK_TAIL_REFUSE) {
         code = refuse_suspect(log, &end, err);
@@ -815,6 +815,7 @@ enum daybook_code dbk_log_recover(struct dbk_log *log, const struct daybook_log_
         if (scan.has_identity) {
             log->identity = scan.identity;
         }
+        scan.end_lsn = log->read_end_lsn;
         code = recover(log, options, &scan, err);
     }
     dbk_scan_release(&scan);

@@ -22,7 +22,9 @@
 enum {
     BUFFER_BYTES = 2 * DBK_GROUP_BYTES_MAX,
     LINK_BYTES_MAX = 256 * 1024, /* of a LINK group (docs/FORMAT.md) */
-    PATH_BYTES = 4096
+    PATH_BYTES = 4096,
+    LOOKS_MAX = 6,         /* at a journal that may be being written .. */
+    LOOK_AGAIN_US = 100000 /* .. this long after one another */
 };
 
 bool dbk_all_zero(const uint8_t *p, size_t len)
@@ -498,6 +500,9 @@ static enum daybook_code walk_segment(struct dbk_scan *scan, struct dbk_scan_seg
 {
     struct window window;
     uint32_t limit = next != NULL ? next->link.end : segment->size_bytes;
+    if (scan->end_lsn != 0 && segment->segment_no == dbk_lsn_segment(scan->end_lsn)) {
+        limit = dbk_lsn_offset(scan->end_lsn);
+    }
     enum daybook_code code = window_open(&window, scan, segment, err);
     uint64_t offset = DBK_BLOCK_BYTES;
     bool rot_is_proven = next != NULL; /* everything below a LINK's end had been synced */
@@ -639,7 +644,10 @@ enum daybook_code dbk_scan_run(struct dbk_scan *scan, dbk_scan_group *visit, voi
     }
     while (index < scan->count) {
         struct dbk_scan_segment *segment = &scan->segments[index];
-        const struct dbk_scan_segment *next = successor(scan, index);
+        const struct dbk_scan_segment *next =
+            scan->end_lsn != 0 && segment->segment_no >= dbk_lsn_segment(scan->end_lsn)
+                ? NULL
+                : successor(scan, index);
         code = walk_segment(scan, segment, next, &chain, visit, user, ret_end, &kind, err);
         if (code != DAYBOOK_OK) {
             return code;
@@ -660,5 +668,100 @@ enum daybook_code dbk_scan_run(struct dbk_scan *scan, dbk_scan_group *visit, voi
     ret_end->group_no = chain.group_no;
     ret_end->hcrc = chain.hcrc;
     ret_end->epoch = chain.epoch;
+    if (scan->end_lsn != 0 && ret_end->offset == dbk_lsn_offset(scan->end_lsn)) {
+        ret_end->kind = chain.clean ? DBK_END_CLEAN : DBK_END_ZEROS;
+        ret_end->durable_lsn = chain.durable_lsn;
+        return DAYBOOK_OK;
+    }
     return judge(scan, index, kind, &chain, ret_end, err);
+}
+
+/* ---- a journal that is being written ----------------------------------------------------------- */
+
+enum daybook_code dbk_scan_no_visit(void *user, const struct dbk_scan_segment *segment,
+                                    const struct dbk_group_header *header, const uint8_t *group,
+                                    enum dbk_body_check check, struct daybook_error *err)
+{
+    (void)user;
+    (void)segment;
+    (void)header;
+    (void)group;
+    (void)check;
+    (void)err;
+    return DAYBOOK_OK;
+}
+
+uint32_t dbk_scan_used(const struct dbk_scan *scan, uint32_t index)
+{
+    const struct dbk_scan_segment *segment = &scan->segments[index];
+    const struct dbk_scan_segment *next = successor(scan, index);
+    if (next != NULL) {
+        return next->link.end;
+    }
+    /* Skipped by a LINK: its header alone, so that no number is missing. */
+    return segment->size_bytes < DBK_BLOCK_BYTES ? segment->size_bytes : DBK_BLOCK_BYTES;
+}
+
+/* Whether the walk ended in a segment that has a successor. */
+static bool in_sealed(const struct dbk_scan *scan, const struct dbk_scan_end *end)
+{
+    for (uint32_t i = 0; i < scan->count; i++) {
+        if (scan->segments[i].segment_no == end->segment_no) {
+            return successor(scan, i) != NULL;
+        }
+    }
+    return false;
+}
+
+enum daybook_code dbk_scan_reach(struct dbk_scan *scan, const struct dbk_os *os, const char *path,
+                                 struct dbk_scan_end *ret_end, bool *ret_live,
+                                 struct daybook_error *err)
+{
+    struct dbk_scan_end before = {.segment_no = 0};
+    struct daybook_error detail;
+    enum daybook_code code = DAYBOOK_OK;
+    *ret_live = false;
+    for (unsigned look_no = 0; look_no < LOOKS_MAX; look_no++) {
+        detail = (struct daybook_error){.code = DAYBOOK_OK};
+        *ret_end = (struct dbk_scan_end){.segment_no = 0};
+        code = dbk_scan_open(scan, os, path, &detail);
+        if (code == DAYBOOK_OK) {
+            code = dbk_scan_run(scan, dbk_scan_no_visit, NULL, ret_end, &detail);
+        }
+        bool odd = code == DAYBOOK_OK && ret_end->kind == DBK_END_SUSPECT;
+        bool trimmed = code == DAYBOOK_BACKEND && detail.os_errno == ENOENT;
+        if (code == DAYBOOK_OK && !odd) {
+            return DAYBOOK_OK;
+        }
+        if (code != DAYBOOK_DAMAGED && !odd && !trimmed) {
+            break;
+        }
+        uint64_t end_lsn = dbk_lsn(ret_end->segment_no, ret_end->offset);
+        uint64_t before_lsn = dbk_lsn(before.segment_no, before.offset);
+        if (before.segment_no != 0 && end_lsn > before_lsn) {
+            /* It has moved: the log is whole up to where it was not a moment ago. */
+            *ret_live = true;
+            *ret_end = before;
+            scan->end_lsn = before_lsn;
+            return DAYBOOK_OK;
+        }
+        before = *ret_end;
+        if (in_sealed(scan, ret_end)) {
+            break; /* nobody writes there any more */
+        }
+        if (odd) {
+            code = dbk_fail(&detail, DAYBOOK_DAMAGED,
+                            "%s: the end of the log (segment %u offset %u) is not what a crash "
+                            "leaves: see daybook verify",
+                            path, ret_end->bad_segment_no, ret_end->bad_offset);
+        }
+        if (look_no + 1 < LOOKS_MAX) {
+            dbk_scan_release(scan);
+            os->sleep_us(os, LOOK_AGAIN_US);
+        }
+    }
+    if (err != NULL) {
+        *err = detail;
+    }
+    return code;
 }

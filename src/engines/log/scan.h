@@ -65,6 +65,9 @@ struct dbk_scan {
     uint32_t count;
     uint32_t room;
     uint8_t *buffer;
+    uint64_t
+        end_lsn; /* not 0: the log is read up to this end of a group, and what stands behind is not
+                         looked at: of a journal that is being written */
 };
 
 /* Lists the directory, reads FORMAT, every segment header and every first group. NOT_FOUND: there is no
@@ -75,6 +78,19 @@ void dbk_scan_release(struct dbk_scan *scan);
 /* Walks the groups in order and judges the end. */
 enum daybook_code dbk_scan_run(struct dbk_scan *scan, dbk_scan_group *visit, void *user,
                                struct dbk_scan_end *ret_end, struct daybook_error *err);
+/* Opens and says how far the log reaches at this moment, also of a journal that somebody is writing: what
+ * is not whole yet, or trimmed, at one look is looked at again. *ret_live: it moved meanwhile; scan->end_lsn
+ * is set then. To be released in any case. DAMAGED: it stays so, and nothing moves. A suspect end is none of
+ * a living journal's: DAMAGED. */
+enum daybook_code dbk_scan_reach(struct dbk_scan *scan, const struct dbk_os *os, const char *path,
+                                 struct dbk_scan_end *ret_end, bool *ret_live,
+                                 struct daybook_error *err);
+/* A visit that does nothing. */
+enum daybook_code dbk_scan_no_visit(void *user, const struct dbk_scan_segment *segment,
+                                    const struct dbk_group_header *header, const uint8_t *group,
+                                    enum dbk_body_check check, struct daybook_error *err);
+/* Bytes of a segment that is not the last of the log: up to where its successor says that it ended. */
+uint32_t dbk_scan_used(const struct dbk_scan *scan, uint32_t index);
 /* The number of a segment, from the name of its file. False: it is no segment. */
 bool dbk_segment_number(const char *name, uint32_t *ret);
 /* Whether `len` bytes are all zero. */

@@ -339,28 +339,15 @@ static void judge_end(struct dbk_survey *survey)
     }
 }
 
-static enum daybook_code no_visit(void *user, const struct dbk_scan_segment *segment,
-                                  const struct dbk_group_header *header, const uint8_t *group,
-                                  enum dbk_body_check check, struct daybook_error *err)
-{
-    (void)user;
-    (void)segment;
-    (void)header;
-    (void)group;
-    (void)check;
-    (void)err;
-    return DAYBOOK_OK;
-}
-
 /* What an opening would say of it. */
 static void ask_the_scan(struct dbk_survey *survey)
 {
     struct dbk_scan scan;
-    struct dbk_scan_end end;
+    struct dbk_scan_end end = {.kind = DBK_END_EMPTY};
     struct daybook_error err = {.code = DAYBOOK_OK};
     enum daybook_code code = dbk_scan_open(&scan, survey->salvage->os, survey->salvage->path, &err);
     if (code == DAYBOOK_OK) {
-        code = dbk_scan_run(&scan, no_visit, NULL, &end, &err);
+        code = dbk_scan_run(&scan, dbk_scan_no_visit, NULL, &end, &err);
     }
     survey->sound = code == DAYBOOK_OK && end.kind != DBK_END_SUSPECT;
     survey->end_lsn = survey->sound ? dbk_lsn(end.segment_no, end.offset) : 0;

@@ -4,6 +4,7 @@
  * checksums, chain, padding and records, the continuity of segments, the end, and a full replay whose
  * memory is audited (lists, counters, S5). Run by any thread; takes no lock.
  */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -19,9 +20,12 @@ struct verify {
     void (*found)(void *user, const struct daybook_log_finding *f);
     void *user;
     struct daybook_log_report *report;
+    uint32_t bad_segment_no; /* where an end that is no end stands */
 };
 
 enum weight { HARMLESS, DAMAGE };
+
+enum { TRIES = 20 }; /* with a journal that is trimmed meanwhile */
 
 static void finding(const struct verify *verify, enum weight weight, uint64_t segment_no,
                     uint64_t offset, const char *format, ...) __attribute__((format(printf, 5, 6)));
@@ -75,23 +79,29 @@ static enum daybook_code check_group(void *user, const struct dbk_scan_segment *
     return DAYBOOK_OK;
 }
 
-static void judge_end(const struct verify *verify, const struct dbk_scan_end *end)
+static enum daybook_code judge_end(struct verify *verify, const struct dbk_scan_end *end,
+                                   struct daybook_error *err)
 {
     if (end->kind == DBK_END_TORN) {
         finding(
             verify, HARMLESS, end->bad_segment_no, end->bad_offset,
             "a write that was cut by a crash and never answered; the next opening sets it aside");
     } else if (end->kind == DBK_END_SUSPECT) {
-        finding(verify, DAMAGE, end->bad_segment_no, end->bad_offset,
-                "the end of the log is not what a crash leaves: it may be rot in what was durable");
+        verify->bad_segment_no = end->bad_segment_no;
+        (void)dbk_fail(
+            err, DAYBOOK_DAMAGED,
+            "the end of the log is not what a crash leaves: it may be rot in what was durable");
+        err->offset = end->bad_offset;
+        return DAYBOOK_DAMAGED;
     } else if (end->kind == DBK_END_ZEROS) {
         finding(verify, HARMLESS, end->segment_no, end->offset,
                 "the journal was not closed in order; the next opening recovers");
     }
+    return DAYBOOK_OK;
 }
 
 /* The same replay as at an opening, and the memory that it makes counted anew. */
-static enum daybook_code replay(const char *path, const struct dbk_os *os,
+static enum daybook_code replay(const char *path, const struct dbk_os *os, uint64_t end_lsn,
                                 const struct verify *verify, struct daybook_error *err)
 {
     struct daybook_log_options options = {.path = path,
@@ -99,7 +109,7 @@ static enum daybook_code replay(const char *path, const struct dbk_os *os,
                                           .threads = DAYBOOK_LOG_INLINE,
                                           .bytes_max = UINT64_MAX};
     struct daybook_journal *journal;
-    enum daybook_code code = dbk_log_open_readonly(&options, os, &journal, err);
+    enum daybook_code code = dbk_log_open_readonly_to(&options, os, end_lsn, &journal, err);
     if (code != DAYBOOK_OK) {
         return code;
     }
@@ -110,6 +120,51 @@ static enum daybook_code replay(const char *path, const struct dbk_os *os,
     return daybook_journal_close(journal, err);
 }
 
+/* Everything up to `end_lsn`, 0: the end. */
+static enum daybook_code check(struct verify *verify, const char *path, const struct dbk_os *os,
+                               uint64_t end_lsn, struct daybook_error *err)
+{
+    struct dbk_scan scan;
+    struct dbk_scan_end end = {.kind = DBK_END_EMPTY};
+    enum daybook_code code = dbk_scan_open(&scan, os, path, err);
+    if (code == DAYBOOK_OK && !scan.has_identity) {
+        code = dbk_fail(err, DAYBOOK_NOT_FOUND, "%s: holds no journal", path);
+    }
+    scan.end_lsn = end_lsn;
+    verify->report->segments = scan.count;
+    for (uint32_t i = 0; i < scan.count; i++) {
+        verify->report->bytes += scan.segments[i].size_bytes;
+    }
+    if (code == DAYBOOK_OK) {
+        code = dbk_scan_run(&scan, check_group, verify, &end, err);
+    }
+    if (code == DAYBOOK_OK && end_lsn != 0) {
+        finding(verify, HARMLESS, end.segment_no, end.offset,
+                "the journal is being written: checked up to here");
+    } else if (code == DAYBOOK_OK) {
+        code = judge_end(verify, &end, err);
+    }
+    dbk_scan_release(&scan);
+    return code == DAYBOOK_OK ? replay(path, os, end_lsn, verify, err) : code;
+}
+
+/* How far a journal that somebody writes can be checked; 0: nobody does, or it is damaged. */
+static uint64_t living_end(const char *path, const struct dbk_os *os)
+{
+    struct dbk_scan scan;
+    struct dbk_scan_end end;
+    bool live = false;
+    enum daybook_code code = dbk_scan_reach(&scan, os, path, &end, &live, NULL);
+    uint64_t end_lsn = code == DAYBOOK_OK ? dbk_lsn(end.segment_no, end.offset) : 0;
+    dbk_scan_release(&scan);
+    return end_lsn;
+}
+
+static bool failed_on_the_move(enum daybook_code code, const struct daybook_error *err)
+{
+    return code == DAYBOOK_DAMAGED || (code == DAYBOOK_BACKEND && err->os_errno == ENOENT);
+}
+
 enum daybook_code dbk_log_verify(const char *path, const struct dbk_os *os,
                                  void (*found)(void *user, const struct daybook_log_finding *f),
                                  void *user, struct daybook_log_report *ret_report,
@@ -117,29 +172,25 @@ enum daybook_code dbk_log_verify(const char *path, const struct dbk_os *os,
 {
     struct verify verify = {.found = found, .user = user, .report = ret_report};
     struct daybook_error detail = {.code = DAYBOOK_OK};
-    struct dbk_scan scan;
-    struct dbk_scan_end end;
-    memset(ret_report, 0, sizeof(*ret_report));
-    enum daybook_code code = dbk_scan_open(&scan, os, path, &detail);
-    if (code == DAYBOOK_OK && !scan.has_identity) {
-        code = dbk_fail(&detail, DAYBOOK_NOT_FOUND, "%s: holds no journal", path);
-    }
-    ret_report->segments = scan.count;
-    for (uint32_t i = 0; i < scan.count; i++) {
-        ret_report->bytes += scan.segments[i].size_bytes;
-    }
-    if (code == DAYBOOK_OK) {
-        code = dbk_scan_run(&scan, check_group, &verify, &end, &detail);
-    }
-    if (code == DAYBOOK_OK) {
-        judge_end(&verify, &end);
-    }
-    dbk_scan_release(&scan);
-    if (code == DAYBOOK_OK) {
-        code = replay(path, os, &verify, &detail);
+    enum daybook_code code = DAYBOOK_OK;
+    uint64_t end_lsn = 0;
+    for (unsigned i = 0; i < TRIES; i++) {
+        detail = (struct daybook_error){.code = DAYBOOK_OK};
+        memset(ret_report, 0, sizeof(*ret_report));
+        verify.bad_segment_no = 0;
+        ret_report->live = end_lsn != 0;
+        code = check(&verify, path, os, end_lsn, &detail);
+        if (!failed_on_the_move(code, &detail)) {
+            break;
+        }
+        /* Somebody may be writing it: then it is looked at again, up to where it had come. */
+        end_lsn = living_end(path, os);
+        if (end_lsn == 0) {
+            break;
+        }
     }
     if (code == DAYBOOK_DAMAGED) {
-        finding(&verify, DAMAGE, 0, detail.offset, "%.*s",
+        finding(&verify, DAMAGE, verify.bad_segment_no, detail.offset, "%.*s",
                 (int)sizeof(((struct daybook_log_finding *)0)->message) - 1, detail.message);
     }
     if (code != DAYBOOK_OK) {
