@@ -739,3 +739,9 @@ bool world_check(struct world *w)
     world_close(w);
     return !w->halted && verify(w, "after an orderly end");
 }
+
+bool world_recognises(struct world *w, const struct daybook_event *event)
+{
+    uint32_t number;
+    return recognise(w, event, &number);
+}

@@ -98,6 +98,8 @@ struct world_cut {
 void world_crash(struct world *w, const struct world_cut *cut);
 /* See above. Returns whether all is well; the world is used up. */
 bool world_check(struct world *w);
+/* Whether an event is one that was given, byte for byte; else the failure is set. */
+bool world_recognises(struct world *w, const struct daybook_event *event);
 /* Reads what is stored and compares it with the ledger; the journal is open. */
 bool world_compare(struct world *w);
 /* Sets the failure unless there is one already; returns false. */

@@ -24,6 +24,8 @@ enum { COPY_BYTES = 1 << 20, FILES_MAX = 4096, TRIES = 20 };
 struct copied {
     uint32_t segment_no;
     uint32_t bytes;
+    uint32_t
+        file_bytes; /* of the copy: zeros behind, so that a cut file is told from a whole one */
     int file;
 };
 
@@ -64,6 +66,7 @@ static enum daybook_code open_files(struct backup *backup, const struct dbk_scan
         backup->files[backup->count++] = (struct copied){
             .segment_no = segment->segment_no,
             .bytes = segment->segment_no == end->segment_no ? end->offset : dbk_scan_used(scan, i),
+            .file_bytes = segment->segment_no == end->segment_no ? segment->segment_bytes : 0,
             .file = file};
     }
     return DAYBOOK_OK;
@@ -109,6 +112,9 @@ static int copy_file(struct backup *backup, const struct copied *from, int to)
         }
         rc = dbk_write_all(backup->os, to, backup->buffer, (size_t)n, at);
         at += (uint32_t)n;
+    }
+    if (rc == 0 && from->file_bytes > from->bytes) {
+        rc = backup->os->ftruncate(backup->os, to, from->file_bytes);
     }
     return rc < 0 ? rc : backup->os->fsync(backup->os, to);
 }

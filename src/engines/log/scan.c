@@ -691,6 +691,16 @@ enum daybook_code dbk_scan_no_visit(void *user, const struct dbk_scan_segment *s
     return DAYBOOK_OK;
 }
 
+bool dbk_scan_is_short(const struct dbk_scan *scan, const struct dbk_scan_end *end)
+{
+    for (uint32_t i = 0; i < scan->count && end->kind != DBK_END_CLEAN; i++) {
+        if (scan->segments[i].segment_no == end->segment_no) {
+            return scan->segments[i].size_bytes < scan->segments[i].segment_bytes;
+        }
+    }
+    return false;
+}
+
 uint32_t dbk_scan_used(const struct dbk_scan *scan, uint32_t index)
 {
     const struct dbk_scan_segment *segment = &scan->segments[index];

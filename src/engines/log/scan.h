@@ -89,6 +89,10 @@ enum daybook_code dbk_scan_reach(struct dbk_scan *scan, const struct dbk_os *os,
 enum daybook_code dbk_scan_no_visit(void *user, const struct dbk_scan_segment *segment,
                                     const struct dbk_group_header *header, const uint8_t *group,
                                     enum dbk_body_check check, struct daybook_error *err);
+/* Whether the last segment of the log is a file shorter than it was made, without a CLEAN at its end. Only
+ * an opening on a full disk leaves that; else something cut the file, and where it was cut exactly behind a
+ * group nothing in the log proves that more stood there. */
+bool dbk_scan_is_short(const struct dbk_scan *scan, const struct dbk_scan_end *end);
 /* Bytes of a segment that is not the last of the log: up to where its successor says that it ended. */
 uint32_t dbk_scan_used(const struct dbk_scan *scan, uint32_t index);
 /* The number of a segment, from the name of its file. False: it is no segment. */

@@ -324,6 +324,13 @@ static void judge_end(struct dbk_survey *survey)
              "the log ends here, and had been durable up to segment %u offset %u",
              dbk_lsn_segment(survey->proof_lsn), dbk_lsn_offset(survey->proof_lsn));
     }
+    if (survey->is_short) {
+        survey->hole = true;
+        behind = survey->segment_bytes - dbk_lsn_offset(survey->end_lsn);
+        tell(survey, DAMAGE, dbk_lsn_segment(survey->end_lsn), dbk_lsn_offset(survey->end_lsn),
+             "the file is shorter than it was made, and the log was not closed: what stood behind "
+             "is gone");
+    }
     if (!survey->hole) {
         return;
     }
@@ -350,6 +357,7 @@ static void ask_the_scan(struct dbk_survey *survey)
         code = dbk_scan_run(&scan, dbk_scan_no_visit, NULL, &end, &err);
     }
     survey->sound = code == DAYBOOK_OK && end.kind != DBK_END_SUSPECT;
+    survey->is_short = survey->sound && dbk_scan_is_short(&scan, &end);
     survey->end_lsn = survey->sound ? dbk_lsn(end.segment_no, end.offset) : 0;
     dbk_scan_release(&scan);
 }

@@ -24,6 +24,7 @@ struct dbk_survey {
     /* An opening finds nothing wrong: the log ends at end_lsn, as it says. */
     bool sound;
     uint64_t end_lsn;
+    bool is_short; /* the last file was cut, and nothing says how much stood behind */
 
     bool has_base; /* the first STATE that survives stands before everything else that does */
     struct dbk_state_frame base;

@@ -143,6 +143,11 @@ static enum daybook_code check(struct verify *verify, const char *path, const st
                 "the journal is being written: checked up to here");
     } else if (code == DAYBOOK_OK) {
         code = judge_end(verify, &end, err);
+        if (dbk_scan_is_short(&scan, &end)) {
+            finding(verify, DAMAGE, end.segment_no, end.offset,
+                    "the file is shorter than it was made, and the log was not closed: unless the "
+                    "disk was full at the last opening, what stood behind is gone");
+        }
     }
     dbk_scan_release(&scan);
     return code == DAYBOOK_OK ? replay(path, os, end_lsn, verify, err) : code;
