@@ -44,12 +44,18 @@ struct bench {
     int64_t took_us; /* by the last drain */
     unsigned appended;
     _Atomic uint32_t failed; /* passes that were told to have */
+    _Atomic uint32_t braked;
+    const char *prefix; /* of ids */
 };
 
-static void note_failed(void *user, const struct daybook_worker_event *event)
+static void note_event(void *user, const struct daybook_worker_event *event)
 {
     struct bench *b = user;
 
+    if (event->kind == DAYBOOK_WORKER_BRAKED) {
+        atomic_fetch_add(&b->braked, 1);
+        dbk_futex_wake_all(&b->braked);
+    }
     if (event->kind == DAYBOOK_WORKER_FAILED) {
         atomic_fetch_add(&b->failed, 1);
         dbk_futex_wake_all(&b->failed);
@@ -66,7 +72,7 @@ static void put_many(struct bench *b, unsigned count)
     for (unsigned i = 0; i < count; i++) {
         char id[32];
         struct daybook_append_result result;
-        (void)snprintf(id, sizeof id, "e%u", b->appended++);
+        (void)snprintf(id, sizeof id, "%s%u", b->prefix, b->appended++);
         struct daybook_bytes bytes = {id, strlen(id)};
         struct daybook_event event = {.request_id = bytes,
                                       .name_space = {"acme", 4},
@@ -113,6 +119,7 @@ static int setup(void **state)
     struct bench *b = calloc(1, sizeof *b);
 
     assert_non_null(b);
+    b->prefix = "e";
     strcpy(b->directory, "/tmp/daybook-drain-XXXXXX");
     assert_non_null(mkdtemp(b->directory));
     open_journal(b);
@@ -265,7 +272,7 @@ static void test_T1_a_stop_ends_the_quiet_of_an_outage(void **state)
 {
     struct bench *b = *state;
 
-    b->options.notify = note_failed;
+    b->options.notify = note_event;
     b->options.user = b;
     make_worker(b, 0, SCRIPT_PROMPT);
     script_answer(b->sinks[0], DAYBOOK_ANSWER_UNAVAILABLE);
@@ -281,6 +288,34 @@ static void test_T1_a_stop_ends_the_quiet_of_an_outage(void **state)
     assert_int_equal(report->undelivered, 0);
     assert_int_equal(report->failed, 1);
     assert_true(b->took_us < MARGIN_US);
+}
+
+static void test_W6b_an_operator_ends_the_quiet_of_a_brake(void **state)
+{
+    struct bench *b = *state;
+    struct daybook_worker_stats stats;
+
+    b->prefix = "bad";
+    b->options.notify = note_event;
+    b->options.user = b;
+    b->options.reject_brake = 3;
+    make_worker(b, 0, SCRIPT_PROMPT);
+    script_answer(b->sinks[0],
+                  DAYBOOK_ANSWER_REJECTED); /* every row by its name; then it is mended */
+    put_many(b, 4);
+    assert_int_equal(daybook_worker_start(b->workers[0], NULL), DAYBOOK_OK);
+    while (atomic_load(&b->braked) == 0) {
+        dbk_futex_wait(&b->braked, 0, -1);
+    }
+    int64_t began_us = mono_us();
+    daybook_worker_lift_brakes(b->workers[0]);
+    script_wait_accepted(b->sinks[0], 4);
+    assert_true(mono_us() - began_us < 10 * MARGIN_US); /* its quiet would be most of the lease */
+    const struct daybook_drain_report *report = drain(b, 1, 5000);
+    assert_int_equal(report->delivered, 4);
+    daybook_worker_stats(b->workers[0], &stats);
+    assert_int_equal(stats.delivered, 4);
+    assert_false(stats.sinks[0].braked);
 }
 
 static void test_T2_who_does_not_come_back_is_given_up_on(void **state)
@@ -628,6 +663,7 @@ int main(int argc, char **argv)
         TEST(test_T1_a_write_in_flight_is_cut_at_the_deadline),
         TEST(test_T1_a_pass_that_begins_in_the_drain_is_cut_too),
         TEST(test_T1_a_stop_ends_the_quiet_of_an_outage),
+        TEST(test_W6b_an_operator_ends_the_quiet_of_a_brake),
         TEST(test_T2_who_does_not_come_back_is_given_up_on),
         TEST(test_T2_a_hanging_journal_is_given_up_on_and_read_by_the_caller),
         TEST(test_T2_a_slow_closing_read_costs_the_count_not_the_report),
