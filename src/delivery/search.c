@@ -626,6 +626,7 @@ void dbk_search_answer(struct dbk_search *s, const struct daybook_answer *answer
         on_refused(s, answer);
         break;
     }
+    s->confirming = DBK_NO_ROW;
 }
 
 /* ---- destinations -------------------------------------------------------------------------------- */

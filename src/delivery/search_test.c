@@ -877,6 +877,14 @@ static void test_W11_the_one_more_write_can_leave_too(void **state)
     dbk_search_leave(&m->search, 0);
     assert_int_equal(dbk_search_next(&m->search), DBK_ASK_NOTHING);
     assert_states(m, "XL");
+    /* Once it is answered it is condemned, whatever becomes of its lease. */
+    begin(m);
+    for (int i = 0; i < 3; i++) {
+        step(m, dbk_search_next(&m->search));
+    }
+    dbk_search_leave(&m->search, 0);
+    assert_int_equal(dbk_search_next(&m->search), DBK_ASK_NOTHING);
+    assert_states(m, "CL");
     model_free(m);
 }
 
