@@ -489,6 +489,15 @@ static void write_who(struct request *request, char *buf, size_t room)
     }
 }
 
+static void forget_operate(struct request *request)
+{
+    if (request->operate != NULL) {
+        atomic_fetch_sub(&request->http->bodies_bytes, request->operate->body_room);
+        dbk_operate_free(request->operate);
+        request->operate = NULL;
+    }
+}
+
 /* Hands the request to the desk; the connection waits. */
 static enum MHD_Result begin_operate(struct request *request)
 {
@@ -503,16 +512,14 @@ static enum MHD_Result begin_operate(struct request *request)
                                     .desk = request->http->desk,
                                     .target = request->target,
                                     .begun = request->begun};
-    size_t room = 0;
-    operate->body = dbk_body_steal(&request->body, &operate->body_len, &room);
-    atomic_fetch_sub(&request->http->bodies_bytes, room);
+    operate->body = dbk_body_steal(&request->body, &operate->body_len, &operate->body_room);
+    request->operate = operate;
     if (read_query(request, &operate->query, &err) != DAYBOOK_OK) {
-        dbk_operate_free(operate);
+        forget_operate(request);
         dbk_answer_problem(&answer, 400, daybook_code_name(err.code), err.message);
         return send_answer(request, &answer);
     }
     write_who(request, operate->who, sizeof operate->who);
-    request->operate = operate;
     request->state = REQUEST_WAIT;
     enter(request, DBK_PHASE_WAIT, 0);
     /* Suspended first: it may be done before `put` returns. */
@@ -528,10 +535,8 @@ static enum MHD_Result begin_operate(struct request *request)
 
 static enum MHD_Result end_operate(struct request *request)
 {
-    struct dbk_operate *operate = request->operate;
-    request->operate = NULL;
-    enum MHD_Result result = send_answer(request, &operate->answer);
-    dbk_operate_free(operate);
+    enum MHD_Result result = send_answer(request, &request->operate->answer);
+    forget_operate(request);
     return result;
 }
 
@@ -777,7 +782,7 @@ static void completed(void *user, struct MHD_Connection *connection, void **con_
                                                                 : DBK_HTTP_LIMIT_SLOW_REQUEST);
     }
     enter(request, DBK_PHASE_IDLE, 0);
-    dbk_operate_free(request->operate); /* resumed, and the connection broke */
+    forget_operate(request); /* resumed, and the connection broke */
     dbk_body_release(&request->body);
     dbk_answer_release(&request->answer);
     free(request);

@@ -40,6 +40,7 @@ struct dbk_operate {
     enum dbk_begun begun;
     char *body; /* taken; of release and discard of many */
     size_t body_len;
+    size_t body_room; /* its part of the budget of all bodies, for its maker to give back */
     struct dbk_answer answer;
 };
 
