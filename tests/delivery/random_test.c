@@ -2,7 +2,7 @@
 /*
  * Random lives of a worker over a journal, in moved time: events of which some are bad for one of two
  * destinations, each in its own way; outages, told or not; verdicts that the journal does not take; ends of
- * the process, in order or not. In the end every good event is in both destinations, every bad one is
+ * the process, in order or not; writes that outlast their leases, clocks that jump, operators. In the end every good event is in both destinations, every bad one is
  * quarantined as rejected and no other, and what each destination took of a key it took in order.
  *
  * The first letters of an id say what the first and the second destination do with it. Arguments:
@@ -29,6 +29,7 @@ struct place {
     bool away;
     enum daybook_answer_kind away_as;
     uint32_t away_after; /* writes from now; UINT32_MAX: never */
+    bool slow;           /* a write takes its time, and now and then more than it has */
     bool has[EVENTS_MAX];
 };
 struct place_sink {
@@ -47,6 +48,9 @@ struct life {
     size_t appended;
     char ids[EVENTS_MAX][32];
     char subjects[EVENTS_MAX][32];
+    bool
+        strict; /* nothing happens that may cost an attempt: hand-outs are limited to the attempts */
+    bool discarded[EVENTS_MAX]; /* by an operator: nothing more is asked of it */
     bool quarantined[EVENTS_MAX];
     bool disordered; /* a destination took a row before one that stands before it in its key */
     bool passed;     /* a row behind a bad one landed: those must be condemned in this pass */
@@ -88,7 +92,7 @@ static void take(struct place *place, const struct daybook_row *row,
     for (size_t i = 0; i < event && !place->has[event];
          i++) { /* a repetition stands where it did */
         char kind = l->ids[i][place->index];
-        if (strcmp(l->subjects[i], l->subjects[event]) != 0) {
+        if (strcmp(l->subjects[i], l->subjects[event]) != 0 || l->discarded[i]) {
             continue;
         }
         if (kind == 'g' && !is_bad(l, i)) {
@@ -154,6 +158,10 @@ static void place_write(struct daybook_sink *head, const struct daybook_row *row
     struct place *place = ((struct place_sink *)head)->place;
 
     (void)deadline_us;
+    if (place->slow) {
+        struct life *l = place->life;
+        pass(l->b->world, (int64_t)below(l, below(l, 20) == 0 ? 60000 : 12000) * 1000);
+    }
     if (place->away_after != UINT32_MAX && place->away_after-- == 0) {
         place->away = true;
         place->away_after = UINT32_MAX;
@@ -251,24 +259,62 @@ static void append_some(struct life *l)
     }
 }
 
+/* An operator acts. */
+static void operate(struct life *l)
+{
+    size_t event = below(l, (uint32_t)l->appended + 1);
+    bool known = event < l->appended;
+
+    switch (below(l, 4)) {
+    case 0:
+        l->discarded[event] |= known && discard(l->b->world, CONSUMER, l->ids[event]) == DAYBOOK_OK;
+        break;
+    case 1:
+        assert_code(DAYBOOK_OK, rewind_consumer(l->b->world, CONSUMER));
+        break;
+    case 2:
+        daybook_worker_lift_brakes(l->b->worker);
+        break;
+    default:
+        for (size_t i = 0; i < l->appended; i++) {
+            if (l->quarantined[i] && !l->discarded[i] && below(l, 3) == 0) {
+                (void)release(l->b->world, CONSUMER, l->ids[i]);
+            }
+        }
+        break;
+    }
+}
+
 /* Something happens to the world. */
 static void trouble(struct life *l)
 {
     struct place *place = &l->places[below(l, (uint32_t)l->sink_count)];
-    enum troubled_op ops[] = {TROUBLED_CLAIM, TROUBLED_ACK, TROUBLED_RELINQUISH, TROUBLED_EXTEND,
-                              TROUBLED_MAINTAIN};
+    enum troubled_op ops[] = {TROUBLED_CLAIM, TROUBLED_ACK, TROUBLED_EXTEND, TROUBLED_MAINTAIN,
+                              TROUBLED_RELINQUISH};
+    uint32_t op_count = (uint32_t)(sizeof ops / sizeof ops[0]) - (l->strict ? 1 : 0);
 
-    switch (below(l, 6)) {
+    switch (below(l, 9)) {
     case 0:
     case 1:
         place->away_as = below(l, 2) == 0 ? DAYBOOK_ANSWER_REFUSED : DAYBOOK_ANSWER_UNAVAILABLE;
         place->away_after = below(l, 12);
         break;
     case 2:
-        end_worker(l);
+        if (!l->strict) {
+            end_worker(l);
+        }
         break;
     case 3:
-        l->b->troubled.failures[ops[below(l, sizeof ops / sizeof ops[0])]] = 1 + below(l, 2);
+        l->b->troubled.failures[ops[below(l, op_count)]] = 1 + below(l, 2);
+        break;
+    case 4:
+        jump(l->b->world, (int64_t)below(l, 7200) * SECOND_US - HOUR_US);
+        break;
+    case 5:
+        place->slow = below(l, 3) == 0;
+        break;
+    case 6:
+        operate(l);
         break;
     default:
         place->away = false;
@@ -282,6 +328,7 @@ static void mend(struct life *l)
     for (size_t i = 0; i < l->sink_count; i++) {
         l->places[i].away = false;
         l->places[i].away_after = UINT32_MAX;
+        l->places[i].slow = false;
     }
 }
 
@@ -319,9 +366,13 @@ static void check_order(struct life *l)
 
 static void check_end(struct life *l)
 {
+    memset(l->quarantined, 0, sizeof l->quarantined);
     learn_quarantined(l);
     for (size_t i = 0; i < l->appended; i++) {
         bool bad = is_bad(l, i);
+        if (l->discarded[i]) {
+            continue;
+        }
         if (l->quarantined[i] != bad) {
             fail_msg("seed %llu: %s is %s quarantined", (unsigned long long)l->seed, l->ids[i],
                      bad ? "not" : "wrongly");
@@ -383,7 +434,9 @@ static void live_once(struct bench *b, uint64_t seed)
     bench_enlarge(b, 1000);
     b->options.claim_batch = 1 + below(l, 64);
     b->options.key_run = 1 + below(l, 12);
-    b->options.hand_outs_max = 64; /* C6: ends of the process condemn nobody */
+    l->strict = below(l, 2) == 0;
+    /* C6: ends of the process condemn nobody. */
+    b->options.hand_outs_max = l->strict ? ATTEMPTS_MAX : 64;
     b->options.reject_brake = below(l, 2) == 0 ? 5 : 100;
     start_worker(l);
     enrol(b->world, CONSUMER);
