@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The golden directories: journals that a version wrote, which every later one has to read. For each: what
+`daybook export` prints and with which exit status is as recorded; an independent reader (read.py) prints the
+same; reading changes nothing; an upgrade (opening a copy for writing) answers as recorded, and what is
+repaired and backed up holds the same events.
+
+usage: golden_test.py DAYBOOK [--record]"""
+import filecmp
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BINARY = os.path.abspath(sys.argv[1])
+ANSWERS = os.path.join(HERE, "answers.json")
+KINDS = {"EVENT", "CLAIM", "SETTLE", "QUARANTINE", "ADMIN", "FORGET", "RELOCATE", "STATE", "TRIM", "LINK"}
+FLAGS = {"HAS_EVENTS", "SYNC_REQUIRED", "LINK", "OPEN", "NOTE", "CLEAN"}
+
+
+def run(*command, stdin=b""):
+    return subprocess.run(command, input=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+
+
+def names():
+    return sorted(n for n in os.listdir(HERE) if os.path.exists(os.path.join(HERE, n, "FORMAT")))
+
+
+def recorded(name):
+    with open(os.path.join(HERE, name + ".ndjson"), "rb") as file:
+        return file.read()
+
+
+def ask(name):
+    """What this version says of a directory, with a copy of it opened for writing."""
+    directory = os.path.join(HERE, name)
+    with tempfile.TemporaryDirectory() as scratch:
+        copy = os.path.join(scratch, "copy")
+        shutil.copytree(directory, copy)
+        events = [json.loads(line) for line in run(BINARY, "export", "--data", copy).stdout.splitlines()]
+        again = run(BINARY, "append", "--data", copy, "-", stdin=run(BINARY, "export", "--data", copy).stdout)
+        after = run(BINARY, "export", "--data", copy).stdout
+        return {"events": len(events), "export": run(BINARY, "export", "--data", directory).returncode,
+                "verify": run(BINARY, "verify", directory).returncode, "append": again.returncode,
+                "outcome": again.stdout.decode().strip(), "same_after": after == recorded(name)}
+
+
+def test_answers(name):
+    with open(ANSWERS, encoding="utf-8") as file:
+        answers = json.load(file)
+    done = run(BINARY, "export", "--data", os.path.join(HERE, name))
+    assert done.stdout == recorded(name), done
+    assert ask(name) == answers[name], (ask(name), answers[name])
+
+
+def test_independent_reader(name):
+    reader = run(sys.executable, os.path.join(HERE, "read.py"), os.path.join(HERE, name))
+    export = run(BINARY, "export", "--data", os.path.join(HERE, name))
+    assert reader.stdout == export.stdout, (reader, export)
+    assert reader.returncode == export.returncode, (reader, export)
+
+
+def test_repaired_and_backed_up(name):
+    directory = os.path.join(HERE, name)
+    with tempfile.TemporaryDirectory() as scratch:
+        new, copy = os.path.join(scratch, "new"), os.path.join(scratch, "copy")
+        whole = run(BINARY, "export", "--data", directory)
+        repaired = run(BINARY, "repair", directory, "--out", new, "--json")
+        kept = run(BINARY, "export", "--data", new).stdout.splitlines()
+        assert repaired.returncode == (0 if whole.returncode == 0 else 3), repaired
+        if whole.stdout:
+            assert kept == whole.stdout.splitlines(), name
+        else:
+            assert len(kept) == 3, (name, kept)  # one of four is damaged
+        backed = run(BINARY, "backup", "--data", directory, "--out", copy)
+        assert backed.returncode == whole.returncode, backed
+        if backed.returncode == 0:
+            assert run(BINARY, "export", "--data", copy).stdout == whole.stdout
+            first = "seg-0000000000000001.dbl"
+            if os.path.exists(os.path.join(directory, first)):
+                assert os.path.exists(os.path.join(copy, first))
+
+
+def test_every_kind_is_there():
+    seen, flags = set(), set()
+    for name in names():
+        for line in run(BINARY, "dump", os.path.join(HERE, name), "--json").stdout.splitlines():
+            row = json.loads(line)
+            seen.update([row["type"]] if row["kind"] == "frame" else [])
+            flags.update(row["flags"].split("|") if row["kind"] == "group" else [])
+    assert seen == KINDS, seen ^ KINDS
+    assert FLAGS <= flags, FLAGS - flags
+
+
+def test_reading_writes_nothing():
+    for name in names():
+        with tempfile.TemporaryDirectory() as scratch:
+            copy = os.path.join(scratch, "copy")
+            shutil.copytree(os.path.join(HERE, name), copy)
+            for command in (("export", "--data"), ("verify",), ("dump",)):
+                run(BINARY, *command, copy)
+            compared = filecmp.dircmp(os.path.join(HERE, name), copy)
+            assert not (compared.left_only or compared.right_only or compared.diff_files), name
+
+
+def record():
+    answers = {}
+    for name in names():
+        with open(os.path.join(HERE, name + ".ndjson"), "wb") as file:
+            file.write(run(BINARY, "export", "--data", os.path.join(HERE, name)).stdout)
+        answers[name] = ask(name)
+    with open(ANSWERS, "w", encoding="utf-8") as file:
+        json.dump(answers, file, indent=1)
+        file.write("\n")
+
+
+def main():
+    tests = [(f"{test.__name__} {name}", lambda t=test, n=name: t(n)) for name in names()
+             for test in (test_answers, test_independent_reader, test_repaired_and_backed_up)]
+    tests += [(test.__name__, test) for test in (test_every_kind_is_there, test_reading_writes_nothing)]
+    print(f"1..{len(tests)}")
+    failed = 0
+    for title, test in tests:
+        try:
+            test()
+            print(f"ok - {title}")
+        except (AssertionError, OSError, ValueError, KeyError) as error:
+            failed += 1
+            print(f"# {error}"[:2000].replace("\n", "\n# "))
+            print(f"not ok - {title}")
+    return 1 if failed else 0
+
+
+if "--record" in sys.argv:
+    record()
+else:
+    sys.exit(main())
