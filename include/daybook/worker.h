@@ -161,7 +161,8 @@ DAYBOOK_API void daybook_worker_lift_brakes(struct daybook_worker *worker);
 /** Stops workers side by side within one budget (T1, T2, T8); costs its caller at most budget + 1 s.
  * One that has not reported by then is abandoned: it may still be inside a write, and touches nothing
  * but its own memory and that destination when it comes back. A worker that never ran reports that it
- * delivered nothing.
+ * delivered nothing. Advisory destinations have what the workers leave of the budget for what waits in their
+ * queues, and are in no report.
  * @param budget_ms for deliveries; then writes are cut off. @param ret_reports `count` entries, each
  * written. Threads: owner. */
 DAYBOOK_API void daybook_workers_drain(struct daybook_worker *const *workers, size_t count,
