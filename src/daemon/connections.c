@@ -2,8 +2,10 @@
 /* Connections and their time, as connections.h says. */
 #include "daemon/connections.h"
 
+#include <linux/sockios.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #define NEVER INT64_MAX
@@ -120,13 +122,31 @@ static void cut(struct dbk_http_counters *counters, const struct dbk_connection 
     atomic_fetch_add(&counters->limited[limit], 1);
 }
 
+/* Whether it is we who are behind: what was sent waits to be read by us, or what we have to say waits for us
+ * to hand it over. Then nobody is too slow. */
+static bool is_ours(const struct dbk_connection *connection)
+{
+    int bytes = 0;
+    if (connection->phase == DBK_PHASE_ANSWER) {
+        return ioctl(connection->fd, SIOCOUTQ, &bytes) == 0 && bytes == 0;
+    }
+    return ioctl(connection->fd, FIONREAD, &bytes) == 0 && bytes > 0;
+}
+
 void dbk_connections_look(struct dbk_connections *all, int64_t now_us)
 {
     dbk_mutex_lock(&all->lock);
     for (struct dbk_connection *c = all->first; c != NULL; c = c->next) {
-        if (now_us >= atomic_load(&c->due_us)) {
+        int64_t due_us = atomic_load(&c->due_us);
+        if (now_us < due_us) {
+            continue;
+        }
+        /* A phase that begins meanwhile sets a time of its own, which stays. */
+        bool ours = is_ours(c);
+        if (atomic_compare_exchange_strong(&c->due_us, &due_us,
+                                           ours ? now_us + all->idle_us : NEVER) &&
+            !ours) {
             cut(all->counters, c);
-            atomic_store(&c->due_us, NEVER);
         }
     }
     dbk_mutex_unlock(&all->lock);

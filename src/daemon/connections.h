@@ -6,7 +6,7 @@
  * Every phase of a connection has its time. Between two requests, and for the head of one, that is
  * `idle_timeout`. Of a body DBK_PACE_BYTES, or its end, have to arrive within each `idle_timeout`, and of an
  * answer as many have to be read. Who takes longer is cut: told 408 where no answer has begun, else closed.
- * While an append waits for its commit nothing is due. Threads: a connection's functions: its own thread;
+ * While an append waits for its commit nothing is due, nor while it is we who are behind. Threads: a connection's functions: its own thread;
  * dbk_connections_look: any, one at a time.
  */
 #ifndef DBK_DAEMON_CONNECTIONS_H

@@ -388,7 +388,6 @@ static enum MHD_Result begin_append(struct request *request)
     append->waiter = request;
     request->append = append;
     request->state = REQUEST_WAIT;
-    enter(request, DBK_PHASE_WAIT, 0);
     /* Suspended first: the commit may end before the submission returns. */
     MHD_suspend_connection(request->connection);
     dbk_append_submit(service, append);
@@ -521,7 +520,6 @@ static enum MHD_Result begin_operate(struct request *request)
     }
     write_who(request, operate->who, sizeof operate->who);
     request->state = REQUEST_WAIT;
-    enter(request, DBK_PHASE_WAIT, 0);
     /* Suspended first: it may be done before `put` returns. */
     MHD_suspend_connection(request->connection);
     if (!dbk_desk_put(request->http->desk, &operate->job)) {
@@ -585,6 +583,7 @@ static enum MHD_Result answer_now(struct request *request)
 /* The whole request is there. */
 static enum MHD_Result answer_request(struct request *request)
 {
+    enter(request, DBK_PHASE_WAIT, 0); /* what it takes from here on is ours */
     if (is_append(&request->target)) {
         return begin_append(request);
     }

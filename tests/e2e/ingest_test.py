@@ -231,7 +231,7 @@ def test_slow_clients_are_cut():
             assert limited(d, limit) == before + 1, (limit, at_once)
             worst = max(worst, seconds)
         # An answer that nobody reads.
-        d.post([event(f"e{i}", text="x" * 4000) for i in range(1500)])
+        assert d.post([event(f"e{i}", text="x" * 4000) for i in range(1500)])[0] == 200
         connection = socket.socket()
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.connect(d.address())
