@@ -56,8 +56,8 @@ int64_t dbk_pace_slow(struct dbk_pace *pace, int64_t retry_after_us)
     pace->tries++;
     if (pace->size > 1) {
         pace->size = pace->size < SIZE_DIVISOR ? 1 : pace->size / SIZE_DIVISOR;
-    } else {
-        pace->size = pace->batch;
+    } else if (pace->tries > 1) {
+        pace->size = pace->batch; /* the smallest was tried in this doubt */
     }
     return quiet_us < asked_us ? asked_us : quiet_us;
 }

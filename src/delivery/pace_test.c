@@ -81,6 +81,15 @@ static void test_W5b_sizes(void **state)
     (void)dbk_pace_slow(&pace, 0); /* from the start again */
     assert_int_equal(pace.size, 256);
 
+    /* A doubt that begins with the smallest claim tries that first. */
+    dbk_pace_init(&pace, 256, POLL_US, LEASE_US, 1);
+    (void)dbk_pace_slow(&pace, 0);
+    dbk_pace_recover(&pace);
+    (void)dbk_pace_slow(&pace, 0);
+    assert_int_equal(pace.size, 1);
+    (void)dbk_pace_slow(&pace, 0);
+    assert_int_equal(pace.size, 256);
+
     /* After it the size doubles from 1, whichever claim it was that ended the doubt. */
     dbk_pace_init(&pace, 200, POLL_US, LEASE_US, 1);
     (void)dbk_pace_slow(&pace, 0);

@@ -237,6 +237,7 @@ static enum written write_all(struct daybook_worker *w)
     while ((ask = dbk_search_next(&w->search)) != DBK_ASK_NOTHING) {
         enum written written = WRITTEN_CUT;
         if (!is_past_stop(w)) {
+            dbk_held_keep(w); /* a search may take longer than a lease (W5b) */
             if (!hold_leases(w, ask)) {
                 continue;
             }

@@ -157,6 +157,23 @@ static void test_W5b_small_claims_reach_behind_many_bad_heads(void **state)
     assert_int_equal(b->worker->delivered, 1);
 }
 
+/* What is kept leased has to last through a pass, however long that searches. */
+static void test_W5b_slow_refusals_do_not_keep_claims_at_the_front(void **state)
+{
+    struct bench *b = *state;
+
+    begin(b);
+    b->sinks[0]->bad = SCRIPT_BAD_REFUSED;
+    b->sinks[0]->on_write = take_time;
+    b->write_takes_us = 9 * SECOND_US;
+    put_many(b->world, "bad", 30, NULL);
+    put(b->world, "behind", "them");
+    for (int i = 0; i < 60 && b->worker->delivered == 0; i++) {
+        live(b, MINUTE_US);
+    }
+    assert_int_equal(b->worker->delivered, 1);
+}
+
 /* Two of them, as far apart as the worker's memory would be large if a claim were all that counted. */
 static void test_W12b_two_events_that_break_the_receiver_and_small_claims(void **state)
 {
@@ -257,6 +274,7 @@ int main(int argc, char **argv)
         TEST(test_W5b_W7_a_clock_that_goes_back_in_an_outage_costs_no_attempt),
         TEST(test_W6_a_verdict_that_fails_leaves_no_other_reason),
         TEST(test_W5b_small_claims_reach_behind_many_bad_heads),
+        TEST(test_W5b_slow_refusals_do_not_keep_claims_at_the_front),
         TEST(test_W12b_two_events_that_break_the_receiver_and_small_claims),
         TEST(test_W6_what_an_operator_discards_in_a_write_is_not_quarantined),
         TEST(test_W6_what_an_operator_releases_is_judged_anew),
