@@ -64,9 +64,8 @@ static void hand_over_figures(struct daybook_worker *w)
     dbk_worker_signal(w);
 }
 
-static void hand_over(struct daybook_worker *w)
+static void hand_over_backlog(struct daybook_worker *w)
 {
-    hand_over_figures(w);
     struct dbk_backlog backlog = read_backlog(w);
     dbk_mutex_lock(&w->lock);
     w->own_reading = backlog;
@@ -87,7 +86,8 @@ bool dbk_worker_finish(struct daybook_worker *w)
     }
     (void)dbk_worker_repeat_ack(w);
     dbk_held_let_go(w); /* a successor need not wait */
-    hand_over(w);
+    hand_over_figures(w);
+    hand_over_backlog(w);
     return true;
 }
 
@@ -116,20 +116,38 @@ static void *reader_main(void *arg)
     return NULL;
 }
 
+/* For a worker that never ran. */
+static void *closing_main(void *arg)
+{
+    struct daybook_worker *w = arg;
+
+    if (dbk_worker_enter(w)) {
+        hand_over_backlog(w);
+        dbk_worker_leave(w);
+    }
+    dbk_worker_drop(w);
+    return NULL;
+}
+
 /* Reads the backlog in a thread of its own: a journal that does not answer must not cost its caller
  * the bound. Without a thread the count stays unknown. */
-static void read_beside(struct daybook_worker *w)
+static void start_beside(struct daybook_worker *w, void *(*read)(void *))
 {
     struct dbk_thread thread;
 
     dbk_mutex_lock(&w->lock);
     w->holders++;
     dbk_mutex_unlock(&w->lock);
-    if (dbk_thread_start(&thread, "daybook-backlog", reader_main, w) != 0) {
+    if (dbk_thread_start(&thread, "daybook-backlog", read, w) != 0) {
         dbk_worker_drop(w);
         return;
     }
     dbk_thread_detach(&thread);
+}
+
+static void read_beside(struct daybook_worker *w)
+{
+    start_beside(w, reader_main);
 }
 
 static void interrupt_sinks(struct daybook_worker *w)
@@ -308,7 +326,8 @@ void daybook_workers_drain(struct daybook_worker *const *workers, size_t count, 
     for (size_t i = 0; i < count; i++) {
         dbk_worker_stop(workers[i], deadline_us);
         if (stage_of(workers[i]) == DBK_STAGE_NEW) {
-            hand_over(workers[i]); /* nothing was delivered, and that is known */
+            hand_over_figures(workers[i]); /* nothing was delivered, and that is known */
+            start_beside(workers[i], closing_main);
         }
     }
     wait_for_all(workers, count, deadline_us);

@@ -523,6 +523,43 @@ static void test_W13_what_an_outage_asks_for_is_handed_on(void **state)
     model_free(m);
 }
 
+/* Answers what is asked next, which must be rows or the control. */
+static void answer_next(struct model *m, enum dbk_ask ask, enum daybook_answer_kind kind,
+                        int64_t retry_after_us)
+{
+    const struct daybook_answer answer = {.kind = kind, .retry_after_us = retry_after_us};
+
+    assert_int_equal(dbk_search_next(&m->search), ask);
+    dbk_search_answer(&m->search, &answer);
+}
+
+static void test_W13_what_the_control_is_told_and_what_was_set_aside_is_handed_on(void **state)
+{
+    struct model *m = model_new(1, 100);
+
+    (void)state;
+    distinct_rows(m, 2);
+    m->control_known = true;
+    begin(m);
+    answer_next(m, DBK_ASK_ROWS, DAYBOOK_ANSWER_REFUSED, 0);
+    answer_next(m, DBK_ASK_ROWS, DAYBOOK_ANSWER_REFUSED, 0);
+    answer_next(m, DBK_ASK_ROWS, DAYBOOK_ANSWER_REFUSED, 0);
+    answer_next(m, DBK_ASK_CONTROL, DAYBOOK_ANSWER_UNAVAILABLE, 7000000);
+    assert_int_equal(dbk_search_next(&m->search), DBK_ASK_NOTHING);
+    assert_int_equal(m->search.end, DBK_SEARCH_OUTAGE);
+    assert_int_equal(m->search.retry_after_us, 7000000);
+
+    begin(m);
+    answer_next(m, DBK_ASK_ROWS, DAYBOOK_ANSWER_REFUSED, 0);
+    answer_next(m, DBK_ASK_ROWS, DAYBOOK_ANSWER_ACCEPTED, 0);
+    answer_next(m, DBK_ASK_ROWS, DAYBOOK_ANSWER_UNAVAILABLE, 5000000);
+    assert_int_equal(dbk_search_next(&m->search), DBK_ASK_NOTHING);
+    assert_int_equal(m->search.end, DBK_SEARCH_OUTAGE);
+    assert_int_equal(m->search.retry_after_us, 5000000);
+    assert_states(m, "LU");
+    model_free(m);
+}
+
 /* ---- W12b ---------------------------------------------------------------------------------------- */
 
 static void test_W12b_one_event_that_breaks_the_receiver_is_found(void **state)
@@ -1199,6 +1236,7 @@ int main(void)
         cmocka_unit_test(test_W3_sixteen_bad_ones_spread_over_256),
         cmocka_unit_test(test_W3_forty_bad_ones_in_a_row_at_the_front),
         cmocka_unit_test(test_W13_what_an_outage_asks_for_is_handed_on),
+        cmocka_unit_test(test_W13_what_the_control_is_told_and_what_was_set_aside_is_handed_on),
         cmocka_unit_test(test_W12b_one_event_that_breaks_the_receiver_is_found),
         cmocka_unit_test(test_W12b_alone_it_needs_the_control_on_both_sides),
         cmocka_unit_test(test_W12b_unavailable_after_something_landed_waits_for_the_next_answer),

@@ -499,6 +499,12 @@ static void never_ran(struct bench *b)
     make_worker(b, 0, SCRIPT_PROMPT);
 }
 
+static void never_ran_and_the_reading_hangs(struct bench *b)
+{
+    never_ran(b);
+    atomic_store(&b->troubled.hangs[TROUBLED_CONSUMER_STATS], 1);
+}
+
 static void never_ran_and_nothing_there(struct bench *b)
 {
     make_worker(b, 0, SCRIPT_PROMPT);
@@ -534,6 +540,8 @@ static void test_T4_the_report_is_right_in_every_boolean(void **state)
         {"the reading fails", reading_that_fails, DRAIN, true, false, false, false,
          DAYBOOK_CAUGHT_UP_UNKNOWN, 3, 0, UNKNOWN, UNKNOWN},
         {"never ran", never_ran, DRAIN, true, true, false, false, DAYBOOK_CAUGHT_UP_NO, 0, 0, 3, 0},
+        {"never ran, the reading hangs", never_ran_and_the_reading_hangs, DRAIN, true, false, false,
+         false, DAYBOOK_CAUGHT_UP_UNKNOWN, 0, 0, UNKNOWN, UNKNOWN},
         {"never ran, nothing there", never_ran_and_nothing_there, DRAIN, true, true, true, false,
          DAYBOOK_CAUGHT_UP_YES, 0, 0, 0, 0},
         {"abandoned, idle", idle, ABANDON, false, false, false, true, DAYBOOK_CAUGHT_UP_UNKNOWN,
