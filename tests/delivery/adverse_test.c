@@ -174,6 +174,26 @@ static void test_W5b_slow_refusals_do_not_keep_claims_at_the_front(void **state)
     assert_int_equal(b->worker->delivered, 1);
 }
 
+/* What landed ends a doubt, also where another begins with it: what waits from the first one is tried
+ * again, however much comes in. */
+static void test_W5b_what_is_kept_leased_is_let_go_when_something_lands(void **state)
+{
+    struct bench *b = *state;
+
+    begin(b);
+    script_answer(b->sinks[0], DAYBOOK_ANSWER_UNAVAILABLE);
+    script_answer(b->sinks[0], DAYBOOK_ANSWER_REFUSED);
+    script_answer(b->sinks[0], DAYBOOK_ANSWER_ACCEPTED);
+    script_answer(b->sinks[0], DAYBOOK_ANSWER_UNAVAILABLE);
+    put(b->world, "e1", "e");
+    (void)run_pass(b);
+    put_many(b->world, "f", 2, NULL);
+    assert_int_equal(run_pass(b)->landed, 1);
+    assert_int_equal(b->pass.search, DBK_SEARCH_OUTAGE);
+    assert_int_equal(run_pass(b)->landed, 1);
+    assert_string_equal(b->sinks[0]->offered, "[e1][f1 f2][f1][f2][e1]");
+}
+
 /* Two of them, as far apart as the worker's memory would be large if a claim were all that counted. */
 static void test_W12b_two_events_that_break_the_receiver_and_small_claims(void **state)
 {
@@ -275,6 +295,7 @@ int main(int argc, char **argv)
         TEST(test_W6_a_verdict_that_fails_leaves_no_other_reason),
         TEST(test_W5b_small_claims_reach_behind_many_bad_heads),
         TEST(test_W5b_slow_refusals_do_not_keep_claims_at_the_front),
+        TEST(test_W5b_what_is_kept_leased_is_let_go_when_something_lands),
         TEST(test_W12b_two_events_that_break_the_receiver_and_small_claims),
         TEST(test_W6_what_an_operator_discards_in_a_write_is_not_quarantined),
         TEST(test_W6_what_an_operator_releases_is_judged_anew),
