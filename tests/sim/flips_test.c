@@ -37,7 +37,8 @@ static struct world *small_world(enum ended ended)
     world_register(w);
     world_append(w, 1, 60);
     world_tick(w, 1000);
-    world_append(w, EVENTS - 1, 300); /* in one group: what damages one of them leaves its neighbours */
+    world_append(w, EVENTS - 1,
+                 300); /* in one group: what damages one of them leaves its neighbours */
     world_tick(w, 1000);
     world_claim(w, 2);
     world_ack(w, 1);
@@ -196,7 +197,7 @@ static void judge(struct world *w, enum kind kind, const char *what, struct tall
     struct daybook_log_options options = world_options(w);
     struct findings findings = {0};
     struct daybook_journal *journal = NULL;
-    struct seen seen;
+    struct seen seen = {0};
     sim_drop_caches(w->disk);
     tally->tried++;
     enum daybook_code verified =

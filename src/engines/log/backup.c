@@ -32,10 +32,10 @@ struct copied {
 struct backup {
     const struct dbk_os *os;
     const char *path;
-    struct copied *files;
+    struct copied files[FILES_MAX];
     uint32_t count;
-    uint8_t *buffer;
     struct daybook_log_backup_report *report;
+    uint8_t buffer[COPY_BYTES];
 };
 
 static void close_files(struct backup *backup)
@@ -182,22 +182,24 @@ enum daybook_code dbk_log_backup(const char *path, const char *new_path, const s
                                  struct daybook_log_backup_report *ret_report,
                                  struct daybook_error *err)
 {
-    struct backup backup = {.os = os, .path = path, .report = ret_report};
     memset(ret_report, 0, sizeof(*ret_report));
     if (strlen(path) > DBK_LOG_PATH_MAX - 64) {
         return dbk_fail(err, DAYBOOK_BAD_ARGUMENT, "the path is too long");
     }
-    backup.files = calloc(FILES_MAX, sizeof(*backup.files));
-    backup.buffer = malloc(COPY_BYTES);
-    enum daybook_code code = backup.files == NULL || backup.buffer == NULL
-                                 ? dbk_fail(err, DAYBOOK_NO_MEMORY, "no memory for a backup")
-                                 : take(&backup, err);
-    if (code == DAYBOOK_OK) {
-        code = copy_all(&backup, err, new_path);
+    struct backup *backup = malloc(sizeof(*backup));
+    if (backup == NULL) {
+        return dbk_fail(err, DAYBOOK_NO_MEMORY, "no memory for a backup");
     }
-    close_files(&backup);
-    free(backup.files);
-    free(backup.buffer);
+    backup->os = os;
+    backup->path = path;
+    backup->count = 0;
+    backup->report = ret_report;
+    enum daybook_code code = take(backup, err);
+    if (code == DAYBOOK_OK) {
+        code = copy_all(backup, err, new_path);
+    }
+    close_files(backup);
+    free(backup);
     return code;
 }
 

@@ -111,9 +111,9 @@ static enum daybook_code load(struct dbk_salvage *salvage, struct dbk_salvage_se
     }
     uint64_t size = st.size_bytes < DBK_SEGMENT_BYTES_MAX ? st.size_bytes : DBK_SEGMENT_BYTES_MAX;
     enum daybook_code code = DAYBOOK_OK;
-    if (size > salvage->bytes_room) {
+    if (salvage->bytes == NULL || size > salvage->bytes_room) {
         free(salvage->bytes);
-        salvage->bytes = malloc((size_t)size);
+        salvage->bytes = malloc((size_t)size + 1); /* a file may be empty */
         salvage->bytes_room = salvage->bytes == NULL ? 0 : (size_t)size;
         code = salvage->bytes == NULL
                    ? dbk_fail(err, DAYBOOK_NO_MEMORY, "no memory to hold a segment")
@@ -252,7 +252,7 @@ static void take_link(const struct dbk_salvage *salvage, struct dbk_salvage_segm
 static enum daybook_code peek(struct dbk_salvage *salvage, struct dbk_salvage_segment *segment,
                               struct daybook_error *err)
 {
-    struct dbk_segment_header header;
+    struct dbk_segment_header header = {.segment_no = 0};
     struct dbk_group_header group;
     enum daybook_code code = load(salvage, segment, NULL, NULL, err);
     if (code != DAYBOOK_OK) {
