@@ -84,6 +84,50 @@ def test_repaired_and_backed_up(name):
                 assert os.path.exists(os.path.join(copy, first))
 
 
+def delete(path):
+    os.remove(path)
+
+
+def overwrite(offset, data):
+    def act(path):
+        with open(path, "r+b") as file:
+            file.seek(offset)
+            file.write(data)
+    return act
+
+
+WOUNDS = {"file deleted": delete, "a byte of its LINK": overwrite(4170, b"\xff"),
+          "a byte of its header": overwrite(2000, b"\xff"), "its first group zeroed": overwrite(4096, bytes(4096)),
+          "three blocks zeroed": overwrite(5 * 4096, bytes(3 * 4096))}
+
+
+def test_wounds_of_a_journal_of_many_segments():
+    """Each segment hurt in each way: repaired, it opens; what a bookkeeping block held costs no event."""
+    source = os.path.join(HERE, "trimmed")
+    reference = recorded("trimmed").splitlines()
+    for segment in sorted(n for n in os.listdir(source) if n.startswith("seg-")):
+        for wound, act in WOUNDS.items():
+            with tempfile.TemporaryDirectory() as scratch:
+                hurt, new = os.path.join(scratch, "hurt"), os.path.join(scratch, "new")
+                shutil.copytree(source, hurt)
+                act(os.path.join(hurt, segment))
+                where = f"{segment}, {wound}"
+                verified = run(BINARY, "verify", hurt).returncode
+                repaired = run(BINARY, "repair", hurt, "--out", new, "--json")
+                rows = [json.loads(line) for line in repaired.stdout.splitlines()]
+                assert repaired.returncode == (3 if verified else 0), (where, verified, repaired)
+                kept = run(BINARY, "export", "--data", new)
+                lines = kept.stdout.splitlines()
+                gone = len([line for line in reference if line not in lines])
+                told = rows[-1]["events_lost"] + rows[-1]["records_damaged"] + sum(
+                    row["end"] - row["first"] for row in rows if row["kind"] == "missing")
+                assert gone <= told, (where, gone, rows)
+                if "deleted" not in wound and "blocks" not in wound:
+                    assert gone == 0, (where, gone, rows)
+                opened = run(BINARY, "append", "--data", new, "-", stdin=kept.stdout)
+                assert opened.returncode == 0, (where, opened)
+
+
 def test_every_kind_is_there():
     seen, flags = set(), set()
     for name in names():
@@ -120,7 +164,8 @@ def record():
 def main():
     tests = [(f"{test.__name__} {name}", lambda t=test, n=name: t(n)) for name in names()
              for test in (test_answers, test_independent_reader, test_repaired_and_backed_up)]
-    tests += [(test.__name__, test) for test in (test_every_kind_is_there, test_reading_writes_nothing)]
+    tests += [(test.__name__, test) for test in (test_every_kind_is_there, test_reading_writes_nothing,
+                                               test_wounds_of_a_journal_of_many_segments)]
     print(f"1..{len(tests)}")
     failed = 0
     for title, test in tests:

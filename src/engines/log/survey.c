@@ -165,7 +165,8 @@ static void see_state(struct dbk_survey *survey, const struct dbk_frame *frame)
     if (base) {
         survey->next_position = state.next_position; /* below it: another segment's */
     }
-    reach(survey, state.next_position, state.next_position);
+    /* No place in the order of positions: an event that was staged before the switch may follow. */
+    name(survey, state.next_position - 1);
 }
 
 static void see_names(struct dbk_survey *survey, const struct dbk_frame *frame)
@@ -314,6 +315,28 @@ static uint64_t proven_behind(const struct dbk_survey *survey)
     return segments * survey->segment_bytes + dbk_lsn_offset(proof) - dbk_lsn_offset(end);
 }
 
+/* The bytes of segments whose numbers are missing behind the last group that is left, while a later one is
+ * there: numbers are given out one after the other. */
+static uint64_t missing_files(struct dbk_survey *survey)
+{
+    const struct dbk_salvage *salvage = survey->salvage;
+    uint64_t expected = (uint64_t)dbk_lsn_segment(survey->last_end_lsn) + 1;
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < salvage->count && survey->last_end_lsn != 0; i++) {
+        uint32_t number = salvage->segments[i].segment_no;
+        if (number < expected) {
+            continue;
+        }
+        if (number > expected) {
+            tell(survey, DAMAGE, 0, 0,
+                 "seg-%016" PRIx64 ".dbl is missing, and a later one is there", expected);
+            bytes += (number - expected) * survey->segment_bytes;
+        }
+        expected = (uint64_t)number + 1;
+    }
+    return bytes;
+}
+
 static void judge_end(struct dbk_survey *survey)
 {
     uint64_t behind = survey->sound ? 0 : proven_behind(survey);
@@ -331,7 +354,12 @@ static void judge_end(struct dbk_survey *survey)
              "the file is shorter than it was made, and the log was not closed: what stood behind "
              "is gone");
     }
+    behind += missing_files(survey);
+    survey->hole = survey->hole || behind > 0;
     if (!survey->hole) {
+        if (survey->named_end > survey->next_position) {
+            survey->next_position = survey->named_end;
+        }
         return;
     }
     reach(survey, survey->named_end, survey->named_end);
@@ -372,6 +400,11 @@ static void look_at_first(struct dbk_survey *survey)
         const struct dbk_salvage_segment *segment = &salvage->segments[i];
         if (segment->first_group_no == UINT64_MAX) {
             continue;
+        }
+        if (!segment->linked) {
+            survey->sound = false;
+            tell(survey, DAMAGE, segment->segment_no, DBK_BLOCK_BYTES,
+                 "the first group of the log is not there");
         }
         if (segment->linked && segment->link.predecessor != 0 &&
             segment->segment_no > survey->lowest_segment) {
