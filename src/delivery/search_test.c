@@ -870,6 +870,9 @@ static void test_W15_a_try_begins_with_the_one_that_is_away(void **state)
     assert_int_equal(dbk_search_taken(&m->search, 2), 2);
     run(m);
     assert_int_equal(m->search.sinks[0], 0);
+    m->recall.sinks[2].braked = true; /* which takes nothing that is new either */
+    run(m);
+    assert_int_equal(m->search.sinks[0], 2);
     model_free(m);
 }
 

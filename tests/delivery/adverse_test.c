@@ -141,6 +141,56 @@ static void test_W6_a_verdict_that_fails_leaves_no_other_reason(void **state)
     assert_rejected(b, 1);
 }
 
+/* Fewer hand-outs than attempts: what is refused is rejected at the last of them. */
+static void test_W6_fewer_hand_outs_than_attempts_leave_no_other_reason(void **state)
+{
+    struct bench *b = *state;
+
+    b->options.hand_outs_max = 2;
+    begin(b);
+    b->sinks[0]->bad = SCRIPT_BAD_NAMED;
+    put(b->world, "bad", "p");
+    live(b, 10 * MINUTE_US);
+    assert_true(backlog(b).drained);
+    assert_rejected(b, 1);
+}
+
+/* ---- stops ---------------------------------------------------------------------------------------- */
+
+static void stop(struct bench *b)
+{
+    dbk_worker_stop(b->worker, mono_us(b) + SECOND_US);
+    assert_true(dbk_worker_finish(b->worker));
+}
+
+static void test_T1_a_successor_need_not_wait_for_what_an_outage_kept_leased(void **state)
+{
+    struct bench *b = *state;
+
+    begin(b);
+    b->sinks[0]->away = true;
+    b->sinks[0]->away_as = DAYBOOK_ANSWER_UNAVAILABLE;
+    put_many(b->world, "e", 6, NULL);
+    (void)until_next_try(b);
+    stop(b); /* its last pass ends as an outage, long before the deadline */
+    assert_int_equal(claim(b->world, CONSUMER, 8), 6);
+    for (size_t i = 0; i < 6; i++) {
+        assert_int_equal(b->world->batch->deliveries[i].attempt, 1);
+    }
+}
+
+static void test_T1_W8_what_could_not_be_acknowledged_is_acknowledged_before_the_end(void **state)
+{
+    struct bench *b = *state;
+
+    begin(b);
+    put_many(b->world, "e", 3, NULL);
+    b->troubled.failures[TROUBLED_ACK] = 1;
+    stop(b);
+    assert_all_delivered(b, 3);
+    assert_int_equal(atomic_load(&b->sinks[0]->writes), 1);
+}
+
 /* ---- small claims --------------------------------------------------------------------------------- */
 
 static void test_W5b_small_claims_reach_behind_many_bad_heads(void **state)
@@ -293,6 +343,9 @@ int main(int argc, char **argv)
         TEST(test_W5b_W7_a_clock_that_leaps_ahead_in_an_outage_costs_no_attempt),
         TEST(test_W5b_W7_a_clock_that_goes_back_in_an_outage_costs_no_attempt),
         TEST(test_W6_a_verdict_that_fails_leaves_no_other_reason),
+        TEST(test_W6_fewer_hand_outs_than_attempts_leave_no_other_reason),
+        TEST(test_T1_a_successor_need_not_wait_for_what_an_outage_kept_leased),
+        TEST(test_T1_W8_what_could_not_be_acknowledged_is_acknowledged_before_the_end),
         TEST(test_W5b_small_claims_reach_behind_many_bad_heads),
         TEST(test_W5b_slow_refusals_do_not_keep_claims_at_the_front),
         TEST(test_W5b_what_is_kept_leased_is_let_go_when_something_lands),
