@@ -25,7 +25,7 @@
 #define FIRST WORLD_PATH "/seg-0000000000000001.dbl"
 #define FORMAT WORLD_PATH "/FORMAT"
 #define NEW_PATH "/var/repaired"
-#define STEP_SHORT 997u /* of the bits in the short form: prime, so that every byte's turn comes */
+#define STEP_SHORT 211u /* of the bits in the short form: prime, so that every byte's turn comes */
 
 enum ended { ENDED_CLOSED, ENDED_KILLED };
 

@@ -52,6 +52,7 @@ static enum daybook_code check_group(void *user, const struct dbk_scan_segment *
     struct verify *verify = user;
     struct dbk_frame frame;
     size_t at = DBK_GROUP_HEADER_BYTES;
+    uint64_t damaged_before = verify->report->damaged;
     (void)err;
     verify->report->groups++;
     verify->report->frames += header->frame_count;
@@ -75,6 +76,10 @@ static enum daybook_code check_group(void *user, const struct dbk_scan_segment *
             }
             entry_at += len;
         }
+    }
+    if (check == DBK_BODY_RECORD_DAMAGED && verify->report->damaged == damaged_before) {
+        finding(verify, DAMAGE, segment->segment_no, dbk_lsn_offset(header->lsn),
+                "the zeros behind a record of this group are damaged; no event is");
     }
     return DAYBOOK_OK;
 }
