@@ -869,6 +869,9 @@ static void append_and_die(struct pair *p, const struct op *op)
         }
     }
     cut_power(p, op, landed);
+    /* One that has not happened may have used its position up: it was never answered (A1). */
+    assert_true(dbk_memory_skip_positions(p->oracle->journal,
+                                          p->subject->engine->next_position(p->subject)) <= 1);
 }
 
 static void do_operate(struct pair *p, const struct op *op)

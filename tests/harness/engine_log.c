@@ -74,6 +74,11 @@ static uint64_t units_log(const struct contract_world *world)
     return dbk_log_group_no(world->journal);
 }
 
+static uint64_t next_position_log(const struct contract_world *world)
+{
+    return dbk_log_next_position(world->journal);
+}
+
 static enum daybook_code open_log_shared(struct contract_world *world,
                                          const struct daybook_capacity *capacity,
                                          struct daybook_error *err)
@@ -161,6 +166,7 @@ const struct contract_engine contract_log = {.name = "log",
                                              .reopen = reopen_log,
                                              .open_shared = open_log_shared,
                                              .units = units_log,
+                                             .next_position = next_position_log,
                                              .clean_shared = clean_log_shared,
                                              .tick = tick_log,
                                              .append_newer = append_newer_log,
@@ -173,6 +179,7 @@ const struct contract_engine contract_log_small = {.name = "log-small",
                                                    .reopen = reopen_log,
                                                    .open_shared = open_log_shared,
                                                    .units = units_log,
+                                                   .next_position = next_position_log,
                                                    .clean_shared = clean_log_shared,
                                                    .tick = tick_log,
                                                    .append_newer = append_newer_log};

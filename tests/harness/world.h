@@ -47,6 +47,8 @@ struct contract_engine {
     /* How many units were written, of which a loss of power leaves the first so many; an opening adds one.
      * NULL: this engine loses nothing. */
     uint64_t (*units)(const struct contract_world *world);
+    /* The position that the next event gets; with `units`. */
+    uint64_t (*next_position)(const struct contract_world *world);
     /* Does what the journal's own threads would, where it has none; may be NULL. */
     void (*tick)(struct contract_world *world);
     /* Appends an event as a newer build would (C9); NULL: no test can do that to this engine. */

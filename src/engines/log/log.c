@@ -652,6 +652,11 @@ uint64_t dbk_log_group_no(const struct daybook_journal *journal)
     return ((const struct dbk_log *)journal)->tail.group_no;
 }
 
+uint64_t dbk_log_next_position(const struct daybook_journal *journal)
+{
+    return ((const struct dbk_log *)journal)->next_position;
+}
+
 void dbk_log_abandon(struct daybook_journal *journal)
 {
     struct dbk_log *log = dbk_log_of(journal);

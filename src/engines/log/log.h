@@ -43,6 +43,8 @@ void dbk_log_set_row_version(struct daybook_journal *journal, uint16_t row_versi
 /* The number of the newest group that was written, its own opening's included: after a loss of power it
  * says how much of the log is left. Tests only. */
 uint64_t dbk_log_group_no(const struct daybook_journal *journal);
+/* The position that the next event gets. Tests only. */
+uint64_t dbk_log_next_position(const struct daybook_journal *journal);
 
 /* Drops the handle as a crash would: nothing is committed, synced or marked. Tests only. */
 void dbk_log_abandon(struct daybook_journal *journal);

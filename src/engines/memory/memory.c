@@ -632,6 +632,18 @@ enum daybook_code dbk_memory_roll_back(struct daybook_journal **journal,
     return code;
 }
 
+uint64_t dbk_memory_skip_positions(struct daybook_journal *journal, uint64_t next_position)
+{
+    struct memory_journal *m = memory_of(journal);
+    uint64_t skipped;
+
+    dbk_assert(m->head.ops == &memory_ops);
+    dbk_mutex_lock(&m->mutex);
+    skipped = dbk_model_skip_positions(m->model, next_position);
+    dbk_mutex_unlock(&m->mutex);
+    return skipped;
+}
+
 enum daybook_code dbk_memory_set_row(struct daybook_journal *journal, uint64_t position,
                                      enum dbk_memory_row row)
 {

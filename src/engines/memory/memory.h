@@ -32,6 +32,10 @@ enum daybook_code dbk_memory_roll_back(struct daybook_journal **journal,
                                        const struct daybook_capacity *capacity,
                                        struct daybook_error *err);
 
+/* Positions below `next_position` are not given out any more, as where an append that nobody heard the answer
+ * of has used one up. Returns how many that are. Tests only. */
+uint64_t dbk_memory_skip_positions(struct daybook_journal *journal, uint64_t next_position);
+
 /* What a stored event is made into. Tests only. */
 enum dbk_memory_row {
     DBK_MEMORY_ROW_SOUND,    /* readable, of this build's row version */

@@ -35,6 +35,9 @@ struct dbk_model *dbk_model_copy(const struct dbk_model *from);
 /* Tests: tokens go on behind those that `newer` has given out (C2). */
 void dbk_model_tokens_behind(struct dbk_model *model, const struct dbk_model *newer);
 
+/* Tests: positions below are not given out any more. Returns how many that are. */
+uint64_t dbk_model_skip_positions(struct dbk_model *model, uint64_t next_position);
+
 void dbk_model_append(struct dbk_model *model, const struct daybook_event *event, int64_t now_us,
                       int64_t mono_us, struct daybook_append_result *ret);
 

@@ -164,6 +164,14 @@ void dbk_model_tokens_behind(struct dbk_model *m, const struct dbk_model *newer)
     }
 }
 
+uint64_t dbk_model_skip_positions(struct dbk_model *m, uint64_t next_position)
+{
+    uint64_t skipped = next_position > m->next_position ? next_position - m->next_position : 0;
+
+    m->next_position += skipped;
+    return skipped;
+}
+
 /* ---- questions ------------------------------------------------------------------------------- */
 
 int64_t dbk_model_later(int64_t us, int64_t more_us)
