@@ -622,12 +622,16 @@ enum daybook_code dbk_memory_roll_back(struct daybook_journal **journal,
                                        struct daybook_error *err)
 {
     struct memory_journal *newer = memory_of(*journal);
-    enum daybook_code code = dbk_memory_restart(&older, capacity, err);
+    struct memory_journal *from = memory_of(older);
+    struct daybook_journal *opened = NULL;
+    enum daybook_code code = open_over(from->model, capacity, from->os, &opened, err);
 
     if (code == DAYBOOK_OK) {
-        dbk_model_tokens_behind(memory_of(older)->model, newer->model);
+        dbk_model_tokens_behind(from->model, newer->model);
+        from->model = NULL;
+        (void)memory_close(&from->head, NULL);
         (void)memory_close(&newer->head, NULL);
-        *journal = older;
+        *journal = opened;
     }
     return code;
 }
