@@ -1054,6 +1054,92 @@ static void test_A4_a_journal_full_to_its_last_block_can_be_emptied(void **state
     fixture_free(f);
 }
 
+/* ---- what is listed while commits go on --------------------------------------------------------- */
+
+enum { LISTED = 90, BUSY_THREADS = 3 };
+
+struct busy {
+    struct fixture *f;
+    _Atomic uint32_t number;
+    _Atomic uint32_t done;
+    _Atomic uint32_t unknown; /* entries without a reason */
+};
+
+/* Several of it keep the committer at work: a verdict counts before its group has ended. */
+static void *append_until_done(void *arg)
+{
+    struct busy *busy = arg;
+    while (atomic_load(&busy->done) == 0) {
+        struct daybook_append_result result;
+        (void)append(busy->f, atomic_fetch_add(&busy->number, 1), LISTED, &result);
+    }
+    return NULL;
+}
+
+static void *list_until_done(void *arg)
+{
+    struct busy *busy = arg;
+    struct daybook_quarantine_entry entries[LISTED];
+    struct daybook_batch *list;
+    uint64_t last;
+    assert_int_equal(daybook_batch_new(LISTED, 1024 * 1024, 8 * 1024, &list, NULL), DAYBOOK_OK);
+    while (atomic_load(&busy->done) == 0) {
+        if (daybook_journal_quarantine_list(busy->f->journal, "billing", 0, 0, list, entries, &last,
+                                            NULL) != DAYBOOK_OK) {
+            continue;
+        }
+        for (size_t i = 0; i < list->count; i++) {
+            if (entries[i].reason != DAYBOOK_REASON_MALFORMED) {
+                atomic_fetch_add(&busy->unknown, 1);
+            }
+        }
+    }
+    daybook_batch_free(list);
+    return NULL;
+}
+
+static void test_K4_a_fresh_verdict_is_listed_with_its_reason(void **state)
+{
+    struct fixture *f = fixture_new();
+    struct busy busy = {.f = f, .number = LISTED};
+    struct daybook_append_result result;
+    struct daybook_batch *batch;
+    struct daybook_claim claim = {
+        .consumer = "billing", .events_max = LISTED, .key_run = 1, .lease_ms = 1000000};
+    pthread_t threads[BUSY_THREADS + 1];
+    (void)state;
+    fixture_open(f);
+    for (unsigned i = 0; i < LISTED; i++) {
+        assert_int_equal(append(f, i, i, &result), DAYBOOK_OK);
+    }
+    assert_int_equal(daybook_batch_new(LISTED, 1024 * 1024, 8 * 1024, &batch, NULL), DAYBOOK_OK);
+    assert_int_equal(
+        daybook_journal_claim(f->journal, &claim, NOW_US, DAYBOOK_NO_DEADLINE, batch, &f->err),
+        DAYBOOK_OK);
+    assert_int_equal(batch->count, LISTED);
+    for (unsigned i = 0; i <= BUSY_THREADS; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL,
+                                        i < BUSY_THREADS ? append_until_done : list_until_done,
+                                        &busy),
+                         0);
+    }
+    for (unsigned i = 0; i < LISTED; i++) {
+        struct daybook_hand_out hand_out = {batch->deliveries[i].position,
+                                            batch->deliveries[i].token};
+        assert_int_equal(daybook_journal_quarantine(
+                             f->journal, "billing", hand_out, DAYBOOK_REASON_MALFORMED,
+                             (struct daybook_bytes){"no", 2}, NOW_US, DAYBOOK_NO_DEADLINE, &f->err),
+                         DAYBOOK_OK);
+    }
+    atomic_store(&busy.done, 1);
+    for (unsigned i = 0; i <= BUSY_THREADS; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    }
+    assert_int_equal(busy.unknown, 0);
+    daybook_batch_free(batch);
+    fixture_free(f);
+}
+
 static void test_A4_too_little_disk_refuses_at_once(void **state)
 {
     struct fixture *f = fixture_new();
@@ -1222,6 +1308,7 @@ int main(void)
         cmocka_unit_test(test_C7_a_sector_that_cannot_be_read_holds_up_its_own_key_alone),
         cmocka_unit_test(test_C7_an_event_that_rotted_condemns_none_of_its_neighbours),
         cmocka_unit_test(test_A4_a_mark_takes_no_room_that_a_verdict_counts_on),
+        cmocka_unit_test(test_K4_a_fresh_verdict_is_listed_with_its_reason),
         cmocka_unit_test(test_A4_too_little_disk_refuses_at_once),
         cmocka_unit_test(test_a_prepared_segment_that_is_too_small_holds_up_nothing),
         cmocka_unit_test(test_A3_a_stored_event_larger_than_the_limits_now_in_force),

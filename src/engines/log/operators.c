@@ -301,6 +301,19 @@ static void read_to_show(struct dbk_log *log, const struct dbk_stored *stored,
     }
 }
 
+/* A verdict counts when it is staged, and where its evidence stands is known when its group has ended:
+ * waits for that, but not for a disk that hangs. */
+static void await_evidence(struct dbk_log *log)
+{
+    enum { PATIENCE_US = 1000000 };
+    dbk_mutex_lock(&log->stage_lock);
+    struct dbk_group *group = dbk_group_ref_newest(log);
+    dbk_mutex_unlock(&log->stage_lock);
+    if (group != NULL) {
+        (void)dbk_commit_wait(log, group, DBK_WAIT_SYNCED, dbk_log_mono(log) + PATIENCE_US);
+    }
+}
+
 enum daybook_code dbk_log_quarantine_list(struct daybook_journal *j, const char *consumer,
                                           uint64_t after_position,
                                           enum daybook_quarantine_reason reason,
@@ -311,6 +324,7 @@ enum daybook_code dbk_log_quarantine_list(struct daybook_journal *j, const char 
     struct dbk_log *log = dbk_log_of(j);
     uint8_t *record = malloc(RECORD_BYTES_MAX);
     uint64_t at = after_position;
+    uint64_t awaited = 0; /* the event whose evidence was waited for */
     enum daybook_code code = DAYBOOK_OK;
     if (record == NULL) {
         return dbk_fail(err, DAYBOOK_NO_MEMORY, "no memory to list what is quarantined");
@@ -349,6 +363,12 @@ enum daybook_code dbk_log_quarantine_list(struct daybook_journal *j, const char 
         }
         if (!found) {
             at = looked;
+            continue;
+        }
+        if (evidence == NULL && awaited != stored.position) {
+            dbk_segment_unpin(log, stored.place.segment_no);
+            awaited = stored.position;
+            await_evidence(log);
             continue;
         }
         if (stored.place.len > dbk_batch_room(batch) - batch->bytes_used) {
