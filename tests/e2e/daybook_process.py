@@ -126,8 +126,11 @@ class Daemon:
             return file.read()
 
     def threads(self):
+        """The daemon's threads, without the one that the thread sanitizer runs beside them."""
         with open(f"/proc/{self.process.pid}/status", encoding="ascii") as file:
-            return int(re.search(r"Threads:\s+(\d+)", file.read()).group(1))
+            count = int(re.search(r"Threads:\s+(\d+)", file.read()).group(1))
+        with open(f"/proc/{self.process.pid}/maps", encoding="utf-8") as file:
+            return count - ("libtsan" in file.read())
 
     def run(self, *arguments, stdin=b""):
         """Runs another command of the same binary."""
