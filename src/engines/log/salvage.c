@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/bytes.h"
 #include "base/error.h"
 #include "engines/log/scan.h"
@@ -75,6 +76,7 @@ static enum daybook_code read_around(struct dbk_salvage *salvage,
                                      void *user, struct daybook_error *err)
 {
     enum daybook_code code = DAYBOOK_OK;
+    dbk_assert(salvage->bytes != NULL);
     for (size_t at = 0; at < len && code == DAYBOOK_OK; at += DBK_BLOCK_BYTES) {
         size_t n = len - at < DBK_BLOCK_BYTES ? len - at : DBK_BLOCK_BYTES;
         if (read_piece(salvage->os, file, salvage->bytes + offset + at, n, offset + at) >= 0) {
