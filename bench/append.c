@@ -229,23 +229,46 @@ static struct bare_disk *disk_of(const struct bench *bench)
     return bare_disk_open(path);
 }
 
+/* One crowd on a journal of its own. */
+static struct shown measure_threads(struct bench *bench, struct bare_disk *disk, unsigned threads,
+                                    size_t take)
+{
+    struct crowd crowd = {.batch = 1, .threads = threads};
+    char name[32];
+    char dir[32];
+
+    (void)snprintf(name, sizeof name, "%u thread%s", threads, threads == 1 ? "" : "s");
+    (void)snprintf(dir, sizeof dir, "threads-%u-%zu", threads, take);
+    crowd_init(&crowd, bench, dir, APPEND_EVENTS_MAX);
+    struct shown shown = measure(bench, &crowd, disk, name);
+    crowd_release(&crowd);
+    return shown;
+}
+
+static int by_ratio(const void *a, const void *b)
+{
+    double x = ((const struct shown *)a)->ratio;
+    double y = ((const struct shown *)b)->ratio;
+    return (x > y) - (x < y);
+}
+
 void bench_append(struct bench *bench)
 {
-    static const unsigned threads[] = {1, 16, THREADS_MAX};
+    enum { TAKES = 3 }; /* of what a mark hangs on: one take moves by a few hundredths */
     struct bare_disk *disk = disk_of(bench);
-    struct shown shown = {0};
+    struct shown shown[TAKES];
 
-    for (size_t i = 0; i < sizeof threads / sizeof threads[0]; i++) {
-        struct crowd crowd = {.batch = 1, .threads = threads[i]};
-        char name[32];
-        (void)snprintf(name, sizeof name, "%u thread%s", threads[i], threads[i] == 1 ? "" : "s");
-        crowd_init(&crowd, bench, name, APPEND_EVENTS_MAX);
-        shown = measure(bench, &crowd, disk, name);
-        crowd_release(&crowd);
+    (void)measure_threads(bench, disk, 1, 0);
+    (void)measure_threads(bench, disk, 16, 0);
+    for (size_t i = 0; i < TAKES; i++) {
+        shown[i] = measure_threads(bench, disk, THREADS_MAX, i);
     }
+    qsort(shown, TAKES, sizeof shown[0], by_ratio);
     bare_disk_close(disk);
-    bench_mark(bench, "64 threads, of the empty committer", shown.ratio, BENCH_AT_LEAST, 0.85);
-    bench_mark(bench, "64 threads, events a sync", shown.events_per_sync, BENCH_AT_LEAST, 20);
+    bench_mark(bench, "64 threads, of the empty committer", shown[TAKES / 2].ratio, BENCH_AT_LEAST,
+               0.85);
+    bench_mark(bench, "64 threads, events a sync", shown[TAKES / 2].events_per_sync, BENCH_AT_LEAST,
+               20);
 }
 
 void bench_batch(struct bench *bench)
