@@ -87,8 +87,8 @@ DAYBOOK_API const char *daybook_code_name(enum daybook_code code);
 /** The class of a code. A number that is no code is misuse. Threads: any. */
 DAYBOOK_API enum daybook_class daybook_code_class(enum daybook_code code);
 
-/** The HTTP status that an append of one event answers with this code; 500 where the code cannot
- * come from an append. Threads: any. */
+/** The HTTP status that answers a request which ends with this code (an append of one event, or an
+ * operator's); 500 where no request ends with it. Threads: any. */
 DAYBOOK_API int daybook_code_http_status(enum daybook_code code);
 
 /** The stable `code` word of an HTTP answer to an append: what `daybook_code_name` says, but

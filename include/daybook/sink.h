@@ -68,6 +68,11 @@ struct daybook_row {
     int64_t accepted_at_us; /**< when the journal took it */
 };
 
+/** Makes it the answer of a write that has achieved nothing yet: UNAVAILABLE, without words, no row
+ * named (the array of rejected rows is left as it is). Whoever calls `write` does this before, so that
+ * what a destination leaves out is not what an earlier answer said. Threads: any, one an answer. */
+DAYBOOK_API void daybook_answer_reset(struct daybook_answer *answer);
+
 struct daybook_sink;
 
 /** What a destination can do. Every function gets the sink that it belongs to. */
@@ -75,7 +80,8 @@ struct daybook_sink_ops {
     const char *kind; /**< `"sqlite"` */
     /** Writes the rows in order, all or as the answer says. Returns before `deadline_us` (of
      * CLOCK_MONOTONIC) + 100 ms, with UNAVAILABLE where it cut the write off, and within 100 ms of
-     * an `interrupt` (T6). @param ret_answer written always. Threads: one at a time per sink. */
+     * an `interrupt` (T6). @param ret_answer comes as daybook_answer_reset leaves it: a write that says
+     * nothing was not accepted. Threads: one at a time per sink. */
     void (*write)(struct daybook_sink *sink, const struct daybook_row *rows, size_t count,
                   int64_t deadline_us, struct daybook_answer *ret_answer);
     /** Cuts off the write that is under way and every later one. Threads: any; async to `write`. */

@@ -73,7 +73,11 @@ static void test_M2_http_answers_of_an_append(void **state)
         {DAYBOOK_TIMED_OUT, 503, "usage_not_durable"},
         {DAYBOOK_DRAINING, 503, "usage_not_durable"},
         {DAYBOOK_NO_MEMORY, 503, "usage_not_durable"},
-        {DAYBOOK_NOT_FOUND, 500, "not_found"},
+        {DAYBOOK_NOT_FOUND, 404, "not_found"},
+        {DAYBOOK_BUSY, 409, "busy"},
+        {DAYBOOK_ALREADY_ACKNOWLEDGED, 409, "already_acknowledged"},
+        {DAYBOOK_BAD_ARGUMENT, 400, "bad_argument"},
+        {DAYBOOK_DAMAGED, 500, "damaged"},
     };
 
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The one table of codes: name, class and what an append answers over HTTP. Nothing else in the
+ * The one table of codes: name, class and the status that answers with it over HTTP. Nothing else in the
  * house maps a code to a class, a status or a word. Pure; threads: any.
  */
 #include <daybook/base.h>
@@ -14,7 +14,7 @@ struct code_entry {
 #define HTTP_UNAVAILABLE 503
 #define HTTP_INTERNAL 500
 
-/* 500 marks a code that no append answers. A NO_MEMORY of an append was refused before anything
+/* 500 marks a code that no request answers. A NO_MEMORY of an append was refused before anything
  * happened, so it is "not durable" like a full journal. */
 static const struct code_entry codes[] = {
     [DAYBOOK_OK] = {"ok", DAYBOOK_CLASS_OK, 201},
@@ -29,14 +29,14 @@ static const struct code_entry codes[] = {
     [DAYBOOK_TIMED_OUT] = {"timed_out", DAYBOOK_CLASS_UNKNOWN, HTTP_UNAVAILABLE},
     [DAYBOOK_NOT_OUTSTANDING] = {"not_outstanding", DAYBOOK_CLASS_REFUSED, HTTP_INTERNAL},
     [DAYBOOK_QUARANTINED] = {"quarantined", DAYBOOK_CLASS_REFUSED, HTTP_INTERNAL},
-    [DAYBOOK_ALREADY_ACKNOWLEDGED] = {"already_acknowledged", DAYBOOK_CLASS_REFUSED, HTTP_INTERNAL},
-    [DAYBOOK_NOT_FOUND] = {"not_found", DAYBOOK_CLASS_REFUSED, HTTP_INTERNAL},
-    [DAYBOOK_BUSY] = {"busy", DAYBOOK_CLASS_RETRY, HTTP_INTERNAL},
+    [DAYBOOK_ALREADY_ACKNOWLEDGED] = {"already_acknowledged", DAYBOOK_CLASS_REFUSED, 409},
+    [DAYBOOK_NOT_FOUND] = {"not_found", DAYBOOK_CLASS_REFUSED, 404},
+    [DAYBOOK_BUSY] = {"busy", DAYBOOK_CLASS_RETRY, 409},
     [DAYBOOK_NO_MEMORY] = {"no_memory", DAYBOOK_CLASS_RETRY, HTTP_UNAVAILABLE},
     [DAYBOOK_DAMAGED] = {"damaged", DAYBOOK_CLASS_BROKEN, HTTP_INTERNAL},
     [DAYBOOK_NEWER_FORMAT] = {"newer_format", DAYBOOK_CLASS_BROKEN, HTTP_INTERNAL},
     [DAYBOOK_BAD_CONFIG] = {"bad_config", DAYBOOK_CLASS_REFUSED, HTTP_INTERNAL},
-    [DAYBOOK_BAD_ARGUMENT] = {"bad_argument", DAYBOOK_CLASS_MISUSE, HTTP_INTERNAL},
+    [DAYBOOK_BAD_ARGUMENT] = {"bad_argument", DAYBOOK_CLASS_MISUSE, 400},
 };
 _Static_assert(sizeof codes / sizeof codes[0] == DAYBOOK_CODE_COUNT, "every code has its row");
 

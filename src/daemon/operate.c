@@ -74,36 +74,8 @@ void dbk_operate_free(struct dbk_operate *operate)
 
 static unsigned status_of(enum daybook_code code)
 {
-    switch (code) {
-    case DAYBOOK_NOT_FOUND:
-        return 404;
-    case DAYBOOK_BUSY:
-    case DAYBOOK_ALREADY_ACKNOWLEDGED:
-        return 409;
-    case DAYBOOK_BAD_ARGUMENT:
-    case DAYBOOK_MALFORMED_JSON:
-    case DAYBOOK_INVALID_EVENT: /* what the scanner says of a body that is no plain object */
-        return 400;
-    case DAYBOOK_TOO_LARGE:
-        return 413;
-    case DAYBOOK_AT_CAPACITY:
-    case DAYBOOK_DRAINING:
-    case DAYBOOK_BACKEND:
-    case DAYBOOK_TIMED_OUT:
-    case DAYBOOK_NO_MEMORY:
-        return 503;
-    case DAYBOOK_OK:
-    case DAYBOOK_ALREADY_PRESENT:
-    case DAYBOOK_CONFLICT:
-    case DAYBOOK_NOT_OUTSTANDING:
-    case DAYBOOK_QUARANTINED:
-    case DAYBOOK_DAMAGED:
-    case DAYBOOK_NEWER_FORMAT:
-    case DAYBOOK_BAD_CONFIG:
-    case DAYBOOK_CODE_COUNT:
-        break;
-    }
-    return 500;
+    /* What the scanner calls no event is here a body that is no plain object. */
+    return code == DAYBOOK_INVALID_EVENT ? 400 : (unsigned)daybook_code_http_status(code);
 }
 
 static void answer_error(struct dbk_operate *op, const struct daybook_error *err)

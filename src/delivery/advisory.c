@@ -217,7 +217,7 @@ bool dbk_advisory_write(struct dbk_advisory *a)
     dbk_worker_leave(w);
     int64_t deadline_us = began_us + w->write_timeout_us;
     int64_t stop_us = atomic_load(&w->stop_at_us);
-    dbk_answer_reset(&a->answer);
+    daybook_answer_reset(&a->answer);
     a->sink->ops->write(a->sink, a->rows, count, stop_us < deadline_us ? stop_us : deadline_us,
                         &a->answer);
     bool open = dbk_worker_enter(w);

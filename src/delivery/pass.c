@@ -214,7 +214,7 @@ static enum written write_once(struct daybook_worker *w, enum dbk_ask ask)
     int64_t stop_us = atomic_load(&w->stop_at_us);
     size_t count = fill_write(w, ask);
 
-    dbk_answer_reset(&w->answer);
+    daybook_answer_reset(&w->answer);
     dbk_worker_leave(w);
     sink->ops->write(sink, w->write, count, stop_us < deadline_us ? stop_us : deadline_us,
                      &w->answer);

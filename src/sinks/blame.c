@@ -7,17 +7,6 @@
 
 #include <string.h>
 
-void dbk_answer_begin(struct daybook_answer *answer)
-{
-    answer->kind = DAYBOOK_ANSWER_UNAVAILABLE;
-    answer->others = DAYBOOK_OTHERS_NOT_WRITTEN;
-    answer->refusal = DAYBOOK_REFUSAL_PLAIN;
-    answer->rejected_count = 0;
-    answer->retry_after_us = 0;
-    answer->values_left_out = 0;
-    answer->words = (struct daybook_words){0};
-}
-
 void dbk_words_copy(char *field, size_t size, struct daybook_bytes text)
 {
     size_t len = text.len < size ? text.len : size - 1;

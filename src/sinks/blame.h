@@ -31,10 +31,6 @@ const char *dbk_sqlite_result_name(int result);
  * column that the message names. `message` may be NULL. */
 void dbk_sqlite_words(int result, const char *message, struct daybook_words *ret);
 
-/* The answer of a write that has achieved nothing yet: unavailable, without words. The array of rejected
- * rows is left as it is, because none is counted. */
-void dbk_answer_begin(struct daybook_answer *answer);
-
 /* Copies text into a field of `size` bytes, cut between UTF-8 sequences; control bytes become spaces,
  * because words end in one log line. */
 void dbk_words_copy(char *field, size_t size, struct daybook_bytes text);

@@ -465,7 +465,6 @@ static void file_write(struct daybook_sink *sink, const struct daybook_row *rows
     struct file_sink *s = (struct file_sink *)sink;
     struct daybook_error err = {0};
 
-    dbk_answer_begin(ret_answer);
     s->deadline_us = deadline_us;
     if (write_batch(s, rows, count, &err) == DAYBOOK_OK) {
         ret_answer->kind = DAYBOOK_ANSWER_ACCEPTED;

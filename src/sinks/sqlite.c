@@ -567,7 +567,6 @@ static void sqlite_write(struct daybook_sink *sink, const struct daybook_row *ro
     struct sqlite_sink *s = (struct sqlite_sink *)sink;
     struct daybook_answer *answer = ret_answer;
 
-    dbk_answer_begin(answer);
     s->deadline_us = deadline_us;
     if (is_cut(s)) {
         say(&answer->words, "SQLITE_INTERRUPT", "", "cut off before it began");

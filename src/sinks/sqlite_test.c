@@ -105,6 +105,7 @@ static enum daybook_answer_kind write_rows(struct place *p, const struct daybook
 {
     /* What a write leaves of an earlier answer must not show. */
     memset(&p->answer, 0x5A, sizeof p->answer);
+    daybook_answer_reset(&p->answer);
     p->sink->ops->write(p->sink, rows, count, deadline_us, &p->answer);
     return p->answer.kind;
 }
@@ -556,6 +557,7 @@ static void test_W1_a_missing_directory_is_unavailable(void **state)
 
     assert_int_equal(daybook_sqlite_open(&options, &sink, NULL), DAYBOOK_OK);
     assert_string_equal(sink->name, "ledger");
+    daybook_answer_reset(&p->answer);
     sink->ops->write(sink, &one, 1, in_ms(10000), &p->answer);
     assert_int_equal(p->answer.kind, DAYBOOK_ANSWER_UNAVAILABLE);
     assert_string_equal(p->answer.words.code, "SQLITE_CANTOPEN");

@@ -101,7 +101,6 @@ static void stdout_write(struct daybook_sink *sink, const struct daybook_row *ro
     struct stdout_sink *s = (struct stdout_sink *)sink;
     struct daybook_error err = {0};
 
-    dbk_answer_begin(ret_answer);
     s->deadline_us = deadline_us;
     enum daybook_code code = put_line(s, &err); /* what an earlier write left of its line */
     for (size_t i = 0; i < count && code == DAYBOOK_OK; i++) {

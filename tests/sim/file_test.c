@@ -83,6 +83,7 @@ static enum daybook_answer_kind write_batch(struct world *w, unsigned batch, int
             .accepted_at_us = START_US + 5};
     }
     memset(&w->answer, 0x5A, sizeof w->answer);
+    daybook_answer_reset(&w->answer);
     w->sink->ops->write(w->sink, rows, BATCH_ROWS, deadline_us, &w->answer);
     return w->answer.kind;
 }

@@ -273,15 +273,6 @@ static void room_step(struct dbk_log *log, struct cursor *cursor,
     dbk_mutex_unlock(&log->state_lock);
 }
 
-/* An append that is refused prunes nothing where there is nothing to prune, but it is told the time as any other: a
- * clock that has leapt stands from the first to whom it is told (P3). */
-static void see_clock(struct dbk_log *log, int64_t now_us)
-{
-    dbk_mutex_lock(&log->state_lock);
-    (void)dbk_log_prune_now(log, now_us);
-    dbk_mutex_unlock(&log->state_lock);
-}
-
 /* Stages what it can of the batch into one group. With `submission` it is attached to what it waits for
  * in the same hold (but for STOP_STORED with nothing staged, and STOP_DONE likewise); without one the
  * group is referenced. */
@@ -368,12 +359,7 @@ static void stage_step(struct dbk_log *log, struct cursor *cursor,
         room_step(log, cursor, submission, ret);
     }
     if (refused_full) {
-        see_clock(log, cursor->now_us);
-    }
-    if (refused_full && atomic_load(&dbk_state_room(log->state)->givable) > 0) {
-        /* More is stored than a lowered limit allows, and not all of it can be given up: what can is,
-         * and that stays so (P4). */
-        dbk_make_room_refused(log, cursor->now_us);
+        dbk_append_refused(log, cursor->now_us);
         /* The results of a submission may be somebody else's by now: it was attached above. */
         for (size_t i = cursor->first_staged; submission == NULL && i < cursor->next; i++) {
             if (cursor->results[i].code == DAYBOOK_AT_CAPACITY) {

@@ -566,14 +566,18 @@ bool dbk_give_up(struct dbk_log *log, int64_t now_us, enum dbk_give_up what)
     return list->count > 0;
 }
 
-void dbk_make_room_refused(struct dbk_log *log, int64_t now_us)
+void dbk_append_refused(struct dbk_log *log, int64_t now_us)
 {
+    bool done = false;
     dbk_mutex_lock(&log->state_lock);
-    dbk_mutex_lock(&log->stage_lock);
-    bool done = !dbk_log_has_failed(log) && !log->read_only &&
-                dbk_stage_fit(log, dbk_give_up_bytes(log), 0, DBK_OF_CALLERS) == DBK_FIT_OK &&
-                dbk_give_up(log, now_us, DBK_GIVE_UP_DELIVERED);
-    dbk_mutex_unlock(&log->stage_lock);
+    (void)dbk_log_prune_now(log, now_us); /* a clock that has leapt stands from here on (P3) */
+    if (atomic_load(&dbk_state_room(log->state)->givable) > 0) {
+        dbk_mutex_lock(&log->stage_lock);
+        done = !dbk_log_has_failed(log) && !log->read_only &&
+               dbk_stage_fit(log, dbk_give_up_bytes(log), 0, DBK_OF_CALLERS) == DBK_FIT_OK &&
+               dbk_give_up(log, now_us, DBK_GIVE_UP_DELIVERED);
+        dbk_mutex_unlock(&log->stage_lock);
+    }
     dbk_mutex_unlock(&log->state_lock);
     if (done) {
         dbk_commit_kick(log);

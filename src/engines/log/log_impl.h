@@ -278,9 +278,10 @@ size_t dbk_give_up_bytes(const struct dbk_log *log);
 /* [state+stage] One step, into the open stage: prunes, gives up, and drops what the policy lets it (P3 to
  * P5), as far as one more event would exceed the limit. False: there was nothing. */
 bool dbk_give_up(struct dbk_log *log, int64_t now_us, enum dbk_give_up what);
-/* An append was refused by max_events while delivered events are stored: prunes and gives up what it
- * would have, which does not help it but stays so (P3, P4). */
-void dbk_make_room_refused(struct dbk_log *log, int64_t now_us);
+/* An append was refused by max_events: it is told the time as any other, and where delivered events are
+ * stored (more than a lowered limit allows) they are pruned and given up as for it, which does not help it
+ * but stays so (P3, P4). No lock held. */
+void dbk_append_refused(struct dbk_log *log, int64_t now_us);
 /* Waits until there may be space (dbk_stage_fit said WAIT_SPACE); inline: makes it. `seen` was read
  * from space_word under the stage lock. False: the deadline. */
 bool dbk_space_wait(struct dbk_log *log, uint32_t seen, int64_t deadline_us);

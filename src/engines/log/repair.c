@@ -374,8 +374,11 @@ enum daybook_code dbk_log_repair(const char *path, const char *new_path, const s
     repair->path = path;
     repair->survey.report = ret_report;
     repair->survey.salvage = &repair->salvage;
+    repair->survey.findings.damaged = &ret_report->damaged;
     if (hooks != NULL) {
         repair->survey.hooks = *hooks;
+        repair->survey.findings.found = hooks->found;
+        repair->survey.findings.user = hooks->user;
     }
     enum daybook_code code = hold(os, path, &lock, err);
     if (code == DAYBOOK_OK) {

@@ -9,7 +9,6 @@
 #include "engines/log/survey.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,28 +17,6 @@
 #include "engines/log/scan.h"
 
 enum { EVENT_BYTES_LEAST = DBK_FRAME_HEADER_BYTES + DBK_ENTRY_FIXED_BYTES + 8 + 8 };
-
-/* ---- telling ----------------------------------------------------------------------------------- */
-
-enum weight { HARMLESS, DAMAGE };
-
-static void tell(struct dbk_survey *survey, enum weight weight, uint32_t segment_no,
-                 uint64_t offset, const char *format, ...) __attribute__((format(printf, 5, 6)));
-
-static void tell(struct dbk_survey *survey, enum weight weight, uint32_t segment_no,
-                 uint64_t offset, const char *format, ...)
-{
-    struct daybook_log_finding f = {
-        .segment_no = segment_no, .offset = offset, .harmless = weight == HARMLESS};
-    va_list args;
-    va_start(args, format);
-    vsnprintf(f.message, sizeof(f.message), format, args);
-    va_end(args);
-    survey->report->damaged += weight == DAMAGE ? 1 : 0;
-    if (survey->hooks.found != NULL) {
-        survey->hooks.found(survey->hooks.user, &f);
-    }
-}
 
 /* ---- positions ----------------------------------------------------------------------------------- */
 
@@ -221,10 +198,10 @@ static void see_frame(struct dbk_survey *survey, const struct dbk_salvage_item *
     survey->other_frames =
         survey->other_frames || (frame->type != DBK_FRAME_LINK && frame->type != DBK_FRAME_STATE);
     if (item->record_damaged) {
-        tell(survey, DAMAGE, item->segment->segment_no, item->offset,
-             "the record of the event at position %" PRIu64
-             " is damaged; it is kept, and quarantined as malformed when it is claimed",
-             frame->position);
+        dbk_finding(&survey->findings, DBK_DAMAGE, item->segment->segment_no, item->offset,
+                    "the record of the event at position %" PRIu64
+                    " is damaged; it is kept, and quarantined as malformed when it is claimed",
+                    frame->position);
     }
 }
 
@@ -246,13 +223,13 @@ static void see_damage(struct dbk_survey *survey, const struct dbk_salvage_item 
     uint64_t lsn = dbk_lsn(item->segment->segment_no, item->offset);
     const struct dbk_frame *frame = &item->frame;
     if (survey->sound && lsn >= survey->end_lsn) {
-        tell(survey, HARMLESS, item->segment->segment_no, item->offset,
-             "a write that was cut by a crash and never answered; left out");
+        dbk_finding(&survey->findings, DBK_HARMLESS, item->segment->segment_no, item->offset,
+                    "a write that was cut by a crash and never answered; left out");
         return;
     }
     survey->damaged_blocks += (uint32_t)((item->end - item->offset) / DBK_BLOCK_BYTES) + 1;
-    tell(survey, DAMAGE, item->segment->segment_no, item->offset, "%s: %" PRIu64 " bytes",
-         item->what, item->end - item->offset);
+    dbk_finding(&survey->findings, DBK_DAMAGE, item->segment->segment_no, item->offset,
+                "%s: %" PRIu64 " bytes", item->what, item->end - item->offset);
     if (frame->type == DBK_FRAME_EVENT) { /* its header says which positions it held */
         reach(survey, frame->position, frame->position);
         miss(survey, frame->position, frame->position + frame->count);
@@ -293,8 +270,8 @@ static enum daybook_code visit(void *user, const struct dbk_salvage_item *item,
         see_damage(survey, item);
         break;
     case DBK_SALVAGE_BEHIND:
-        tell(survey, HARMLESS, item->segment->segment_no, item->offset,
-             "bytes behind the end of the log that were never answered; left out");
+        dbk_finding(&survey->findings, DBK_HARMLESS, item->segment->segment_no, item->offset,
+                    "bytes behind the end of the log that were never answered; left out");
         break;
     }
     return survey->no_memory ? dbk_fail(err, DAYBOOK_NO_MEMORY, "no memory for a repair")
@@ -328,8 +305,8 @@ static uint64_t missing_files(struct dbk_survey *survey)
             continue;
         }
         if (number > expected) {
-            tell(survey, DAMAGE, 0, 0,
-                 "seg-%016" PRIx64 ".dbl is missing, and a later one is there", expected);
+            dbk_finding(&survey->findings, DBK_DAMAGE, 0, 0,
+                        "seg-%016" PRIx64 ".dbl is missing, and a later one is there", expected);
             bytes += (number - expected) * survey->segment_bytes;
         }
         expected = (uint64_t)number + 1;
@@ -342,17 +319,19 @@ static void judge_end(struct dbk_survey *survey)
     uint64_t behind = survey->sound ? 0 : proven_behind(survey);
     if (behind > 0) {
         survey->hole = true;
-        tell(survey, DAMAGE, dbk_lsn_segment(survey->last_end_lsn),
-             dbk_lsn_offset(survey->last_end_lsn),
-             "the log ends here, and had been durable up to segment %u offset %u",
-             dbk_lsn_segment(survey->proof_lsn), dbk_lsn_offset(survey->proof_lsn));
+        dbk_finding(&survey->findings, DBK_DAMAGE, dbk_lsn_segment(survey->last_end_lsn),
+                    dbk_lsn_offset(survey->last_end_lsn),
+                    "the log ends here, and had been durable up to segment %u offset %u",
+                    dbk_lsn_segment(survey->proof_lsn), dbk_lsn_offset(survey->proof_lsn));
     }
     if (survey->is_short) {
         survey->hole = true;
         behind = survey->segment_bytes - dbk_lsn_offset(survey->end_lsn);
-        tell(survey, DAMAGE, dbk_lsn_segment(survey->end_lsn), dbk_lsn_offset(survey->end_lsn),
-             "the file is shorter than it was made, and the log was not closed: what stood behind "
-             "is gone");
+        dbk_finding(
+            &survey->findings, DBK_DAMAGE, dbk_lsn_segment(survey->end_lsn),
+            dbk_lsn_offset(survey->end_lsn),
+            "the file is shorter than it was made, and the log was not closed: what stood behind "
+            "is gone");
     }
     behind += missing_files(survey);
     survey->hole = survey->hole || behind > 0;
@@ -394,7 +373,7 @@ static void look_at_first(struct dbk_survey *survey)
 {
     const struct dbk_salvage *salvage = survey->salvage;
     if (!salvage->has_identity) {
-        tell(survey, DAMAGE, 0, 0, "FORMAT is missing or damaged");
+        dbk_finding(&survey->findings, DBK_DAMAGE, 0, 0, "FORMAT is missing or damaged");
     }
     for (uint32_t i = 0; i < salvage->count; i++) {
         const struct dbk_salvage_segment *segment = &salvage->segments[i];
@@ -403,16 +382,16 @@ static void look_at_first(struct dbk_survey *survey)
         }
         if (!segment->linked) {
             survey->sound = false;
-            tell(survey, DAMAGE, segment->segment_no, DBK_BLOCK_BYTES,
-                 "the first group of the log is not there");
+            dbk_finding(&survey->findings, DBK_DAMAGE, segment->segment_no, DBK_BLOCK_BYTES,
+                        "the first group of the log is not there");
         }
         if (segment->linked && segment->link.predecessor != 0 &&
             segment->segment_no > survey->lowest_segment) {
             survey->sound = false;
-            tell(survey, DAMAGE, 0, 0,
-                 "segments below seg-%016" PRIx64
-                 ".dbl are missing, and no TRIM says that they may be",
-                 (uint64_t)segment->segment_no);
+            dbk_finding(&survey->findings, DBK_DAMAGE, 0, 0,
+                        "segments below seg-%016" PRIx64
+                        ".dbl are missing, and no TRIM says that they may be",
+                        (uint64_t)segment->segment_no);
         }
         return;
     }

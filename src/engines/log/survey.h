@@ -6,6 +6,7 @@
 #ifndef DBK_ENGINES_LOG_SURVEY_H
 #define DBK_ENGINES_LOG_SURVEY_H
 
+#include "engines/log/findings.h"
 #include "engines/log/salvage.h"
 
 struct dbk_survey_consumer {
@@ -20,6 +21,7 @@ struct dbk_survey {
     struct daybook_log_repair_hooks hooks;
     struct daybook_log_repair_report *report;
     struct dbk_salvage *salvage;
+    struct dbk_findings findings; /* of the hooks and the report */
 
     /* An opening finds nothing wrong: the log ends at end_lsn, as it says. */
     bool sound;

@@ -6,44 +6,23 @@
  */
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "engines/log/findings.h"
 #include "engines/log/log.h"
 #include "engines/log/log_impl.h"
 #include "engines/log/scan.h"
 
 struct verify {
-    void (*found)(void *user, const struct daybook_log_finding *f);
-    void *user;
+    struct dbk_findings findings;
     struct daybook_log_report *report;
     uint32_t bad_segment_no; /* where an end that is no end stands */
 };
 
-enum weight { HARMLESS, DAMAGE };
-
 enum { TRIES = 20 }; /* with a journal that is trimmed meanwhile */
-
-static void finding(const struct verify *verify, enum weight weight, uint64_t segment_no,
-                    uint64_t offset, const char *format, ...) __attribute__((format(printf, 5, 6)));
-
-static void finding(const struct verify *verify, enum weight weight, uint64_t segment_no,
-                    uint64_t offset, const char *format, ...)
-{
-    struct daybook_log_finding f = {
-        .segment_no = segment_no, .offset = offset, .harmless = weight == HARMLESS};
-    va_list args;
-    va_start(args, format);
-    vsnprintf(f.message, sizeof(f.message), format, args);
-    va_end(args);
-    verify->report->damaged += weight == DAMAGE ? 1 : 0;
-    if (verify->found != NULL) {
-        verify->found(verify->user, &f);
-    }
-}
 
 static enum daybook_code check_group(void *user, const struct dbk_scan_segment *segment,
                                      const struct dbk_group_header *header, const uint8_t *group,
@@ -68,18 +47,18 @@ static enum daybook_code check_group(void *user, const struct dbk_scan_segment *
             enum dbk_entry_check entry_check =
                 dbk_entry_decode(frame.body + entry_at, frame.len - entry_at, &entry, &len);
             if (entry_check == DBK_ENTRY_RECORD_DAMAGED) {
-                finding(verify, DAMAGE, segment->segment_no,
-                        dbk_lsn_offset(frame.lsn) + DBK_FRAME_HEADER_BYTES + entry_at,
-                        "the record of the event at position %" PRIu64
-                        " is damaged; it will be quarantined as malformed",
-                        frame.position + i);
+                dbk_finding(&verify->findings, DBK_DAMAGE, segment->segment_no,
+                            dbk_lsn_offset(frame.lsn) + DBK_FRAME_HEADER_BYTES + entry_at,
+                            "the record of the event at position %" PRIu64
+                            " is damaged; it will be quarantined as malformed",
+                            frame.position + i);
             }
             entry_at += len;
         }
     }
     if (check == DBK_BODY_RECORD_DAMAGED && verify->report->damaged == damaged_before) {
-        finding(verify, DAMAGE, segment->segment_no, dbk_lsn_offset(header->lsn),
-                "the zeros behind a record of this group are damaged; no event is");
+        dbk_finding(&verify->findings, DBK_DAMAGE, segment->segment_no, dbk_lsn_offset(header->lsn),
+                    "the zeros behind a record of this group are damaged; no event is");
     }
     return DAYBOOK_OK;
 }
@@ -88,8 +67,8 @@ static enum daybook_code judge_end(struct verify *verify, const struct dbk_scan_
                                    struct daybook_error *err)
 {
     if (end->kind == DBK_END_TORN) {
-        finding(
-            verify, HARMLESS, end->bad_segment_no, end->bad_offset,
+        dbk_finding(
+            &verify->findings, DBK_HARMLESS, end->bad_segment_no, end->bad_offset,
             "a write that was cut by a crash and never answered; the next opening sets it aside");
     } else if (end->kind == DBK_END_SUSPECT) {
         verify->bad_segment_no = end->bad_segment_no;
@@ -99,8 +78,8 @@ static enum daybook_code judge_end(struct verify *verify, const struct dbk_scan_
         err->offset = end->bad_offset;
         return DAYBOOK_DAMAGED;
     } else if (end->kind == DBK_END_ZEROS) {
-        finding(verify, HARMLESS, end->segment_no, end->offset,
-                "the journal was not closed in order; the next opening recovers");
+        dbk_finding(&verify->findings, DBK_HARMLESS, end->segment_no, end->offset,
+                    "the journal was not closed in order; the next opening recovers");
     }
     return DAYBOOK_OK;
 }
@@ -120,7 +99,8 @@ static enum daybook_code replay(const char *path, const struct dbk_os *os, uint6
     }
     const char *wrong = dbk_state_audit(dbk_log_of(journal)->state);
     if (wrong != NULL) {
-        finding(verify, DAMAGE, 0, 0, "the replayed state does not add up: %s", wrong);
+        dbk_finding(&verify->findings, DBK_DAMAGE, 0, 0, "the replayed state does not add up: %s",
+                    wrong);
     }
     return daybook_journal_close(journal, err);
 }
@@ -144,14 +124,15 @@ static enum daybook_code check(struct verify *verify, const char *path, const st
         code = dbk_scan_run(&scan, check_group, verify, &end, err);
     }
     if (code == DAYBOOK_OK && end_lsn != 0) {
-        finding(verify, HARMLESS, end.segment_no, end.offset,
-                "the journal is being written: checked up to here");
+        dbk_finding(&verify->findings, DBK_HARMLESS, end.segment_no, end.offset,
+                    "the journal is being written: checked up to here");
     } else if (code == DAYBOOK_OK) {
         code = judge_end(verify, &end, err);
         if (dbk_scan_is_short(&scan, &end)) {
-            finding(verify, DAMAGE, end.segment_no, end.offset,
-                    "the file is shorter than it was made, and the log was not closed: unless the "
-                    "disk was full at the last opening, what stood behind is gone");
+            dbk_finding(
+                &verify->findings, DBK_DAMAGE, end.segment_no, end.offset,
+                "the file is shorter than it was made, and the log was not closed: unless the "
+                "disk was full at the last opening, what stood behind is gone");
         }
     }
     dbk_scan_release(&scan);
@@ -180,7 +161,7 @@ enum daybook_code dbk_log_verify(const char *path, const struct dbk_os *os,
                                  void *user, struct daybook_log_report *ret_report,
                                  struct daybook_error *err)
 {
-    struct verify verify = {.found = found, .user = user, .report = ret_report};
+    struct verify verify = {.findings = {found, user, &ret_report->damaged}, .report = ret_report};
     struct daybook_error detail = {.code = DAYBOOK_OK};
     enum daybook_code code = DAYBOOK_OK;
     uint64_t end_lsn = 0;
@@ -200,8 +181,8 @@ enum daybook_code dbk_log_verify(const char *path, const struct dbk_os *os,
         }
     }
     if (code == DAYBOOK_DAMAGED) {
-        finding(&verify, DAMAGE, verify.bad_segment_no, detail.offset, "%.*s",
-                (int)sizeof(((struct daybook_log_finding *)0)->message) - 1, detail.message);
+        dbk_finding(&verify.findings, DBK_DAMAGE, verify.bad_segment_no, detail.offset, "%.*s",
+                    (int)sizeof(((struct daybook_log_finding *)0)->message) - 1, detail.message);
     }
     if (code != DAYBOOK_OK) {
         if (err != NULL) {
