@@ -32,6 +32,7 @@
 #define DBK_HELD_STEP 1024u    /* of them in one operation of the journal */
 #define DBK_HELD_PER_CLAIM 64u /* so many claims are kept leased and remembered at most (W5b) */
 #define DBK_HELD_LEAST 16384u  /* and at least so many events, however small the claims */
+#define DBK_HELD_DOUBLINGS 3u  /* of the lease, at most: what is kept long is extended for longer */
 
 /* How far a worker's thread has come; only ever upwards. */
 enum dbk_stage {
@@ -69,12 +70,20 @@ struct dbk_control {
     size_t bytes_max;
 };
 
+/* A hand-out that is kept leased, and until when. */
+struct dbk_held_lease {
+    struct daybook_hand_out hand_out;
+    int64_t end_us;     /* monotonic */
+    unsigned doublings; /* of the worker's lease: how long it was given */
+};
+
 /* What was tried since a doubt began: not given back yet, so that it stays leased (W5b). */
 struct dbk_held {
-    struct daybook_hand_out *set; /* owned */
+    struct dbk_held_lease *set; /* owned */
     size_t count;
     size_t max;
-    int64_t end_us;    /* monotonic: the first of their leases ends; INT64_MAX: none held */
+    int64_t
+        due_us; /* monotonic: the first of them has half of its lease left; INT64_MAX: none held */
     int64_t offset_us; /* of the wall clock to the monotonic one, when last looked at */
 };
 
@@ -227,7 +236,8 @@ void dbk_worker_tell_failure(struct daybook_worker *w, enum daybook_worker_event
 /* Keeps hand-outs of the pass leased that nobody is to blame for (W5b). `end_us`: of their leases. */
 void dbk_held_add(struct daybook_worker *w, const struct daybook_hand_out *set, size_t count,
                   int64_t end_us);
-/* Extends the leases where less than half of one is left; what cannot be held is given back. */
+/* Extends the leases of which less than half is left, each time for twice as long, up to 8 leases: every
+ * extension is written to the log, and an outage may last for weeks. What cannot be held is given back. */
 void dbk_held_keep(struct daybook_worker *w);
 /* When that falls due (monotonic); INT64_MAX: nothing is held. */
 int64_t dbk_held_due_us(const struct daybook_worker *w);

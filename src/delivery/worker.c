@@ -131,7 +131,7 @@ static bool take_rooms(struct daybook_worker *w)
     if (w->held.max < DBK_HELD_LEAST) {
         w->held.max = DBK_HELD_LEAST;
     }
-    w->held.end_us = INT64_MAX;
+    w->held.due_us = INT64_MAX;
     w->held.set = calloc(w->held.max, sizeof *w->held.set);
     bool recall = dbk_recall_init(&w->recall, w->held.max, o->reject_brake);
     bool search =

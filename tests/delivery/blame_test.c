@@ -365,6 +365,32 @@ static void test_W5b_what_was_tried_stays_leased_through_a_long_outage(void **st
     assert_int_equal(b->worker->delivered, 200);
 }
 
+/* Each extension is a line in the log, and an outage may last for weeks: at half of each lease of 30 s it would
+ * be 240 an hour for each event. */
+static void test_W5b_what_is_kept_leased_for_long_is_extended_seldom(void **state)
+{
+    struct bench *b = *state;
+    int64_t held_us = 0; /* summed over the events */
+
+    bench_enlarge(b, 3000);
+    begin(b);
+    put_many(b->world, "e", 2500, NULL);
+    b->sinks[0]->away = true;
+    b->sinks[0]->away_as = DAYBOOK_ANSWER_UNAVAILABLE;
+    while (mono_us(b) < 6 * HOUR_US) {
+        int64_t took_us = until_next_try(b);
+        held_us += took_us * (int64_t)worker_figures(b).held;
+        assert_int_equal(worker_figures(b).held, backlog(b).in_flight);
+    }
+    assert_true(held_us > 1000 * HOUR_US);
+    assert_true((int64_t)atomic_load(&b->troubled.extended) < 45 * (held_us / HOUR_US));
+    assert_nobody_blamed(b);
+    b->sinks[0]->away = false;
+    live(b, 10 * MINUTE_US);
+    assert_true(backlog(b).drained);
+    assert_int_equal(b->worker->delivered, 2500);
+}
+
 static void test_W12b_one_event_that_breaks_the_receiver_holds_up_nobody_else(void **state)
 {
     struct bench *b = *state;
@@ -614,6 +640,7 @@ int main(int argc, char **argv)
         TEST(test_W3_an_outage_that_begins_in_the_middle_of_a_search),
         TEST(test_W12b_an_outage_that_is_told_in_the_middle_of_a_search),
         TEST(test_W5b_what_was_tried_stays_leased_through_a_long_outage),
+        TEST(test_W5b_what_is_kept_leased_for_long_is_extended_seldom),
         TEST(test_W12b_one_event_that_breaks_the_receiver_holds_up_nobody_else),
         TEST(test_W12_a_destination_that_accepts_and_loses_the_answer),
         TEST(test_W6b_a_not_null_column_that_is_added_under_load),

@@ -92,6 +92,7 @@ static enum daybook_code extend(struct daybook_journal *j, const char *consumer,
 {
     enum daybook_code code = trouble(of(j), TROUBLED_EXTEND, err);
 
+    atomic_fetch_add(&of(j)->extended, lease_ms > 0 ? count : 0);
     return code != DAYBOOK_OK
                ? code
                : of(j)->inner->ops->extend(of(j)->inner, consumer, set, count, lease_ms, now_us,

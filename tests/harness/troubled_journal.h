@@ -28,6 +28,7 @@ struct troubled_journal {
     unsigned failures[TROUBLED_OP_COUNT];      /* so many more answer BACKEND and do nothing */
     _Atomic uint32_t hangs[TROUBLED_OP_COUNT]; /* 1: hangs until it is 0 */
     _Atomic uint32_t calls[TROUBLED_OP_COUNT];
+    _Atomic uint64_t extended; /* hand-outs that extensions were asked for */
 };
 
 /* Borrows `inner`; nothing to release. */
