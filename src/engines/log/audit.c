@@ -301,15 +301,13 @@ const char *dbk_state_audit(const struct dbk_state *state)
         wrong = audit_bits(&state->consumers[i]->eligible, state->directory_count);
         wrong = wrong == NULL ? audit_consumer(state, state->consumers[i]) : wrong;
     }
-    for (uint32_t i = 0; i < state->key_bucket_count; i++) {
-        for (uint32_t at = state->key_buckets[i]; at != 0; at = state->keys[at].bucket_next) {
-            if (state->keys[at].first != 0) {
-                continue;
-            }
-            keys_empty++;
-            if (wrong == NULL && !key_is_awaited(state, at)) {
-                wrong = "a key without an event is kept for nobody";
-            }
+    for (uint32_t key = 1; key <= state->keys_used; key++) {
+        if (state->keys[key].first != 0 || dbk_key_find(state, dbk_key_hash(state, key)) != key) {
+            continue; /* it has events, or is free */
+        }
+        keys_empty++;
+        if (wrong == NULL && !key_is_awaited(state, key)) {
+            wrong = "a key without an event is kept for nobody";
         }
     }
     if (wrong == NULL && (dead != state->directory_dead || keys_empty != state->keys_empty)) {
