@@ -29,10 +29,12 @@
 #define BATCH_BYTES (1024u * 1024u) /* one request, unless a single line is longer */
 #define READ_BYTES (1024u * 1024u)
 #define LINE_BYTES_MAX (64u * 1024u * 1024u)
-#define ATTEMPTS_MAX 8
-#define FIRST_WAIT_MS 200
-#define WAIT_MAX_MS 5000
+#define WAIT_DEFAULT_S 60u /* for a daemon that cannot take events now */
+#define WAIT_MAX_S 86400u
+#define FIRST_PAUSE_MS 200
+#define PAUSE_MAX_MS 5000
 #define BAR_WIDTH 30
+#define WAIT_SHOWN_BYTES 76u /* a line of a terminal */
 #define BAR_INTERVAL_US 100000
 #define ID_SHOWN_BYTES (DAYBOOK_NAME_BYTES_MAX + 1)
 
@@ -49,6 +51,8 @@ struct append {
     struct cli_client *client;       /* over HTTP */
     struct daybook_journal *journal; /* or into a directory */
     struct daybook_event_limits limits;
+    int64_t wait_us;      /* how long a daemon that takes nothing is waited for */
+    bool json;            /* for a machine that reads */
     struct dbk_text text; /* of the batch */
     struct line lines[BATCH_LINES];
     size_t count;
@@ -69,6 +73,12 @@ static int64_t clock_us(clockid_t id)
     return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
+/* The lines that have their answer. */
+static uint64_t answered(const struct append *a)
+{
+    return a->accepted + a->already_present + a->refused;
+}
+
 /* ---- what people see ------------------------------------------------------------------------- */
 
 static void clear_bar(const struct append *a)
@@ -85,7 +95,7 @@ static void show_bar(struct append *a)
         return;
     }
     a->bar_shown_us = now;
-    uint64_t done = a->accepted + a->already_present + a->refused;
+    uint64_t done = answered(a);
     if (a->bytes_total == 0) {
         fprintf(stderr, "\r\033[K%" PRIu64 " events", done);
         return;
@@ -97,10 +107,46 @@ static void show_bar(struct append *a)
             (unsigned)(part * 100 / a->bytes_total), done);
 }
 
+/* Why nothing moves, on the bar's line. */
+static void show_wait(struct append *a, int64_t ms, const struct dbk_text *problem)
+{
+    char text[WAIT_SHOWN_BYTES];
+    if (a->bar && problem->data != NULL) {
+        (void)snprintf(text, sizeof text, "waiting %" PRId64 " s: %s", (ms + 999) / 1000,
+                       problem->data);
+        clear_bar(a);
+        cli_print_plain(stderr, text);
+        a->bar_shown_us = 0;
+    }
+}
+
+/* A refused line as a JSON object on stdout. */
+static void print_refusal(uint64_t number, const char *code, const char *message,
+                          const char *request_id)
+{
+    struct dbk_text line = {0};
+    dbk_text_printf(
+        &line, "{\"kind\":\"refused\",\"line\":%" PRIu64 ",\"code\":\"%s\",\"message\":", number,
+        code);
+    dbk_text_json_str(&line, message);
+    dbk_text_str(&line, ",\"request_id\":");
+    if (request_id[0] != '\0') {
+        dbk_text_json_str(&line, request_id);
+    } else {
+        dbk_text_str(&line, "null");
+    }
+    printf("%s}\n", line.data != NULL ? line.data : "");
+    dbk_text_release(&line);
+}
+
 static void tell_refusal(struct append *a, uint64_t number, const char *code, const char *message,
                          const char *request_id)
 {
     a->refused++;
+    if (a->json) {
+        print_refusal(number, code, message, request_id);
+        return;
+    }
     clear_bar(a);
     fprintf(stderr, "line %" PRIu64 ": %s: ", number, code);
     cli_print_plain(stderr, message);
@@ -172,6 +218,13 @@ static enum sent take_counts(struct append *a, size_t from, size_t to, struct da
     return again_count > 0 ? SENT_AGAIN : SENT_DONE;
 }
 
+/* Whether an answer speaks of the moment: of a daemon that stops or has too many connections, or of a proxy whose
+ * daemon is away. What it says of the events is nothing. */
+static bool is_passing(unsigned status)
+{
+    return status == 408 || status == 429 || (status >= 502 && status <= 504);
+}
+
 static enum sent take_answer(struct append *a, size_t from, size_t to,
                              const struct cli_response *response, struct dbk_text *problem)
 {
@@ -184,7 +237,7 @@ static enum sent take_answer(struct append *a, size_t from, size_t to,
     if (response->status == 413) {
         return SENT_SPLIT;
     }
-    if (response->status == 503) {
+    if (is_passing(response->status)) {
         return SENT_AGAIN;
     }
     clear_bar(a);
@@ -199,54 +252,86 @@ static void sleep_ms(int64_t ms)
     (void)nanosleep(&t, NULL);
 }
 
-/* Sends the lines [from, to) until each has its answer. `first`: nothing was sent before, so a daemon
- * that is not there is told at once. */
+/* What a repeat needs to know of the request before it. */
+struct attempt {
+    struct dbk_text body;
+    struct dbk_text problem;
+    struct cli_response response;
+    enum daybook_code code;
+};
+
+/* Sends those of the lines [from, to) that have no answer yet, once. */
+static enum sent send_once(struct append *a, size_t from, size_t to, struct attempt *t)
+{
+    t->body.len = 0;
+    t->problem.len = 0;
+    for (size_t i = from; i < to; i++) {
+        if (a->lines[i].pending) {
+            dbk_text_put(&t->body, a->text.data + a->lines[i].offset, a->lines[i].len);
+            dbk_text_char(&t->body, '\n');
+        }
+    }
+    struct daybook_bytes bytes = {t->body.data, t->body.len};
+    struct daybook_error err = {0};
+    t->code = t->body.failed
+                  ? dbk_fail(&err, DAYBOOK_NO_MEMORY, "no memory for a request")
+                  : cli_client_request(a->client, "/v1/events", &bytes, &t->response, &err);
+    if (t->code == DAYBOOK_OK) {
+        return take_answer(a, from, to, &t->response, &t->problem);
+    }
+    dbk_text_str(&t->problem, err.message);
+    return SENT_AGAIN;
+}
+
+static enum sent give_up(struct append *a, size_t from, size_t to, const struct attempt *t)
+{
+    const struct line *line = nth_pending(a, from, to, 0);
+    char asked[64] = "";
+    if (t->response.retry_after_s > 0) {
+        (void)snprintf(asked, sizeof asked, " (it asks to wait %u s)", t->response.retry_after_s);
+    }
+    clear_bar(a);
+    (void)cli_error(CLI_FAILED,
+                    "append: stopped at line %" PRIu64
+                    ", which is not known to be durable: %s%s; append the same file again later",
+                    line != NULL ? line->number : 0,
+                    t->problem.data != NULL ? t->problem.data : "no memory", asked);
+    return SENT_FAILED;
+}
+
+/* Sends the lines [from, to) until each has its answer. What speaks of the moment is waited for, as long as the
+ * daemon asked, until nothing has come of it for `wait_us`. `first`: nothing was sent before, so a daemon that is
+ * not there is told at once. */
 static enum sent send_lines(struct append *a, size_t from, size_t to, bool first)
 {
-    enum sent sent = SENT_AGAIN;
-    struct dbk_text body = {0};
-    struct dbk_text problem = {0};
-    struct cli_response response = {0};
-    int64_t wait_ms = FIRST_WAIT_MS;
-    for (int attempt = 0; attempt < ATTEMPTS_MAX && sent == SENT_AGAIN; attempt++) {
-        if (attempt > 0) {
-            int64_t asked_ms = (int64_t)response.retry_after_s * 1000;
-            int64_t ms = asked_ms > wait_ms ? asked_ms : wait_ms;
-            sleep_ms(ms < WAIT_MAX_MS ? ms : WAIT_MAX_MS);
-            wait_ms *= 2;
+    struct attempt t = {0};
+    int64_t pause_ms = FIRST_PAUSE_MS;
+    int64_t until_us = clock_us(CLOCK_MONOTONIC) + a->wait_us;
+    enum sent sent;
+    for (;;) {
+        uint64_t before = answered(a);
+        sent = send_once(a, from, to, &t);
+        if (sent != SENT_AGAIN) {
+            break;
         }
-        body.len = 0;
-        problem.len = 0;
-        for (size_t i = from; i < to; i++) {
-            if (a->lines[i].pending) {
-                dbk_text_put(&body, a->text.data + a->lines[i].offset, a->lines[i].len);
-                dbk_text_char(&body, '\n');
-            }
+        int64_t now = clock_us(CLOCK_MONOTONIC);
+        if (answered(a) > before) {
+            pause_ms = FIRST_PAUSE_MS;
+            until_us = now + a->wait_us;
         }
-        struct daybook_bytes bytes = {body.data, body.len};
-        struct daybook_error err = {0};
-        enum daybook_code code =
-            cli_client_request(a->client, "/v1/events", &bytes, &response, &err);
-        if (code == DAYBOOK_OK) {
-            sent = take_answer(a, from, to, &response, &problem);
-        } else {
-            dbk_text_str(&problem, err.message);
-            attempt = code == DAYBOOK_BUSY && first ? ATTEMPTS_MAX : attempt;
+        int64_t asked_ms = (int64_t)t.response.retry_after_s * 1000;
+        int64_t ms = asked_ms > pause_ms ? asked_ms : pause_ms;
+        if ((t.code == DAYBOOK_BUSY && first) || now + ms * 1000 > until_us) {
+            sent = give_up(a, from, to, &t);
+            break;
         }
+        show_wait(a, ms, &t.problem);
+        sleep_ms(ms);
+        pause_ms = pause_ms * 2 < PAUSE_MAX_MS ? pause_ms * 2 : PAUSE_MAX_MS;
     }
-    if (sent == SENT_AGAIN) {
-        const struct line *line = nth_pending(a, from, to, 0);
-        clear_bar(a);
-        (void)cli_error(CLI_FAILED,
-                        "append: stopped at line %" PRIu64
-                        ", which is not known to be durable: %s; append the same file again later",
-                        line != NULL ? line->number : 0,
-                        problem.data != NULL ? problem.data : "no memory");
-        sent = SENT_FAILED;
-    }
-    dbk_text_release(&body);
-    dbk_text_release(&problem);
-    dbk_text_release(&response.body);
+    dbk_text_release(&t.body);
+    dbk_text_release(&t.problem);
+    dbk_text_release(&t.response.body);
     return sent;
 }
 
@@ -257,7 +342,7 @@ static enum cli_status send_batch(struct append *a)
     size_t at = 0;
     while (at < a->count) {
         size_t to = at + size < a->count ? at + size : a->count;
-        bool first = a->accepted + a->already_present + a->refused == 0;
+        bool first = answered(a) == 0;
         enum sent sent = send_lines(a, at, to, first);
         if (sent == SENT_FAILED) {
             return CLI_FAILED;
@@ -476,8 +561,10 @@ static enum cli_status run_on(struct append *a, int fd)
             cli_error(CLI_FAILED, "append: the journal's end could not be marked: %s", err.message);
     }
     clear_bar(a);
-    printf("accepted %" PRIu64 ", already present %" PRIu64 ", refused %" PRIu64 "\n", a->accepted,
-           a->already_present, a->refused);
+    printf(a->json ? "{\"kind\":\"counts\",\"accepted\":%" PRIu64 ",\"already_present\":%" PRIu64
+                     ",\"refused\":%" PRIu64 "}\n"
+                   : "accepted %" PRIu64 ", already present %" PRIu64 ", refused %" PRIu64 "\n",
+           a->accepted, a->already_present, a->refused);
     enum cli_status printed = cli_finish_output();
     if (status == CLI_DONE) {
         status = printed;
@@ -485,40 +572,66 @@ static enum cli_status run_on(struct append *a, int fd)
     return status == CLI_DONE && a->refused > 0 ? CLI_PARTLY : status;
 }
 
-static enum cli_status connect_and_run(struct append *a, int fd, const char *url, const char *data,
-                                       const char *config)
+static enum cli_status connect_and_run(struct append *a, int fd, const struct cli_args *args)
 {
+    const char *data = cli_value(args, "--data");
     struct daybook_error err = {0};
-    enum daybook_code code = data != NULL ? open_directory(a, data, config, &err)
-                                          : cli_client_new(url, &a->client, &err);
-    if (code != DAYBOOK_OK) {
-        return cli_error(cli_status_of(code), "append: %s", err.message);
+    enum cli_status status = CLI_DONE;
+    if (data == NULL) {
+        status = cli_client_for(args, &a->client);
+    } else if (open_directory(a, data, cli_value(args, "--config"), &err) != DAYBOOK_OK) {
+        status = cli_error(cli_status_of(err.code), "append: %s", err.message);
     }
-    enum cli_status status = run_on(a, fd);
+    if (status == CLI_DONE) {
+        status = run_on(a, fd);
+    }
     cli_client_free(a->client);
     dbk_text_release(&a->text);
     return status;
 }
 
+/* What cannot stand beside --data, and what only it may have. */
+static enum cli_status check_usage(const struct cli_args *args, uint64_t *ret_wait_s)
+{
+    const char *wait = cli_value(args, "--wait");
+    bool data = cli_given(args, "--data");
+    if (data && (cli_given(args, "--url") || cli_given(args, "--token-file") || wait != NULL)) {
+        return cli_error(CLI_USAGE, "append: --data asks no daemon: leave %s out",
+                         cli_given(args, "--url")          ? "--url"
+                         : cli_given(args, "--token-file") ? "--token-file"
+                                                           : "--wait");
+    }
+    if (cli_given(args, "--config") && !data) {
+        return cli_error(CLI_USAGE, "append: --config is for --data; the daemon has its own");
+    }
+    *ret_wait_s = WAIT_DEFAULT_S;
+    if (wait != NULL && (!cli_number(wait, ret_wait_s) || *ret_wait_s > WAIT_MAX_S)) {
+        return cli_error(CLI_USAGE, "append: --wait \"%s\": write seconds, 0 to %u", wait,
+                         WAIT_MAX_S);
+    }
+    return CLI_DONE;
+}
+
 static enum cli_status run(const struct cli_args *args)
 {
     const char *file = args->operand_count > 0 ? cli_operand(args, 0) : "-";
-    const char *url = cli_value(args, "--url");
-    const char *data = cli_value(args, "--data");
-    const char *config = cli_value(args, "--config");
-    if (data != NULL && url != NULL) {
-        return cli_error(CLI_USAGE, "append: --data and --url exclude each other: give one");
-    }
-    if (config != NULL && data == NULL) {
-        return cli_error(CLI_USAGE, "append: --config is for --data; the daemon has its own");
+    uint64_t wait_s = 0;
+    enum cli_status status = check_usage(args, &wait_s);
+    if (status != CLI_DONE) {
+        return status;
     }
     int fd = strcmp(file, "-") == 0 ? STDIN_FILENO : open(file, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
         return cli_error(CLI_FAILED, "append: %s cannot be opened: %s", file, strerror(errno));
     }
     struct append *a = calloc(1, sizeof *a);
-    enum cli_status status = a != NULL ? connect_and_run(a, fd, url, data, config)
-                                       : cli_error(CLI_FAILED, "append: no memory");
+    if (a != NULL) {
+        a->wait_us = (int64_t)wait_s * 1000000;
+        a->json = cli_given(args, "--json");
+        status = connect_and_run(a, fd, args);
+    } else {
+        status = cli_error(CLI_FAILED, "append: no memory");
+    }
     free(a);
     if (fd != STDIN_FILENO) {
         (void)close(fd);
@@ -528,21 +641,26 @@ static enum cli_status run(const struct cli_args *args)
 
 const struct cli_command cli_append = {
     .name = "append",
-    .arguments = "[FILE|-] [--url URL | --data DIR [-c FILE]]",
+    .arguments = "[FILE|-] [--json] [--wait SECONDS] [--url URL | --data DIR [-c FILE]]",
     .summary = "appends events (NDJSON, one a line), in order, each durable before it is counted",
     .about =
         "Takes plain events, and what `daybook export` writes. Ends with counts; each refusal is "
         "told with\n"
         "its line number. Appending a file again is safe: what is there is counted as already "
         "present.\n"
+        "A daemon that cannot take events now (a full journal, too many connections, a restart) is "
+        "waited for.\n"
         "Exit status 3: some lines were refused, the others are stored.\n",
     .examples = "  daybook append events.ndjson\n"
                 "  daybook export --url http://old:8377 | daybook append - --data ./daybook-data\n",
     .choices = "FILE",
     .operands_max = 1,
-    .flags = {CLI_URL_FLAG,
+    .flags = {CLI_DAEMON_FLAGS,
               {"--data", NULL, "DIR", NULL, "straight into a data directory that no daemon holds"},
               {"--config", "-c", "FILE", NULL,
-               "with --data: the journal's limits (the directory is DIR)"}},
+               "with --data: the journal's limits (the directory is DIR)"},
+              {"--wait", NULL, "SECONDS", NULL,
+               "how long to wait for a daemon that takes nothing (60); 0: do not wait"},
+              CLI_JSON_FLAG("each refused line, and the counts, as one JSON object a line")},
     .run = run,
 };

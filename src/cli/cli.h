@@ -84,10 +84,12 @@ const struct cli_command *cli_find(const char *name);
 /* All of them, ended by NULL. */
 extern const struct cli_command *const cli_commands[];
 
-/* The option of every command that asks a daemon. */
-#define CLI_URL_FLAG                                                                               \
+/* The options of every command that asks a daemon: two rows. */
+#define CLI_DAEMON_FLAGS                                                                           \
+    {"--url", NULL, "URL", NULL, "the daemon; else DAYBOOK_URL, else http://127.0.0.1:8377"},      \
     {                                                                                              \
-        "--url", NULL, "URL", NULL, "the daemon; else DAYBOOK_URL, else http://127.0.0.1:8377"     \
+        "--token-file", NULL, "FILE", NULL,                                                        \
+            "the file that holds the token to show it, one line; else DAYBOOK_TOKEN_FILE"          \
     }
 #define CLI_JSON_FLAG(help)                                                                        \
     {                                                                                              \

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "cli/token.h"
 #include "json/json.h"
 
 #define CONNECT_TIMEOUT_S 5L
@@ -21,7 +22,8 @@
 
 struct cli_client {
     CURL *curl;
-    struct curl_slist *headers;
+    struct curl_slist *token;   /* the header that shows the token, or NULL */
+    struct curl_slist *headers; /* of a body of lines, with the token */
     char url[URL_BYTES_MAX];
     char shown[URL_BYTES_MAX];
 };
@@ -70,6 +72,25 @@ static size_t take_header(char *data, size_t size, size_t count, void *user)
     return size * count;
 }
 
+/* The headers `one` and `other` with the token. Owned; NULL: no memory. */
+static struct curl_slist *headers_with(const struct cli_client *client, const char *one,
+                                       const char *other)
+{
+    const char *const lines[] = {one, other, client->token != NULL ? client->token->data : NULL};
+    struct curl_slist *list = NULL;
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0] && lines[i] != NULL; i++) {
+        struct curl_slist *longer = curl_slist_append(list, lines[i]);
+        if (longer == NULL) {
+            curl_slist_free_all(list);
+            return NULL;
+        }
+        list = longer;
+    }
+    return list;
+}
+
+/* ---- a client -------------------------------------------------------------------------------- */
+
 static enum daybook_code set_up(struct cli_client *client, const char *url,
                                 struct daybook_error *err)
 {
@@ -90,12 +111,10 @@ static enum daybook_code set_up(struct cli_client *client, const char *url,
         client->url[--len] = '\0';
     }
     client->curl = curl_easy_init();
-    client->headers = curl_slist_append(NULL, "Content-Type: application/x-ndjson");
-    struct curl_slist *both = curl_slist_append(client->headers, "Expect:");
-    if (client->curl == NULL || both == NULL) {
+    client->headers = headers_with(client, "Content-Type: application/x-ndjson", "Expect:");
+    if (client->curl == NULL || client->headers == NULL) {
         return dbk_fail(err, DAYBOOK_NO_MEMORY, "no memory for the HTTP client");
     }
-    client->headers = both;
     (void)curl_easy_setopt(client->curl, CURLOPT_WRITEFUNCTION, take_body);
     (void)curl_easy_setopt(client->curl, CURLOPT_HEADERFUNCTION, take_header);
     (void)curl_easy_setopt(client->curl, CURLOPT_CONNECTTIMEOUT, CONNECT_TIMEOUT_S);
@@ -109,35 +128,65 @@ static enum daybook_code set_up(struct cli_client *client, const char *url,
     return DAYBOOK_OK;
 }
 
-enum daybook_code cli_client_new(const char *url, struct cli_client **ret,
-                                 struct daybook_error *err)
+static enum daybook_code take_token(struct cli_client *client, const char *path,
+                                    struct daybook_error *err)
 {
-    if (url == NULL) {
-        url = getenv("DAYBOOK_URL");
+    static const char name[] = "Authorization: Bearer ";
+    char line[sizeof name + CLI_TOKEN_BYTES_MAX];
+    memcpy(line, name, sizeof name);
+    enum daybook_code code = cli_token_read(path, line + sizeof name - 1, err);
+    if (code == DAYBOOK_OK) {
+        client->token = curl_slist_append(NULL, line);
+        code = client->token != NULL
+                   ? DAYBOOK_OK
+                   : dbk_fail(err, DAYBOOK_NO_MEMORY, "no memory for the HTTP client");
     }
-    if (url == NULL || url[0] == '\0') {
-        url = CLI_DEFAULT_URL;
+    explicit_bzero(line, sizeof line);
+    return code;
+}
+
+/* The option of the command line, else the variable; one that is empty counts as not there. */
+static const char *option_or(const struct cli_args *args, const char *flag, const char *variable,
+                             const char *otherwise)
+{
+    const char *value = cli_value(args, flag);
+    if (value == NULL) {
+        value = getenv(variable);
+        value = value != NULL && value[0] != '\0' ? value : otherwise;
     }
-    struct cli_client *client = calloc(1, sizeof *client);
-    if (client == NULL) {
-        return dbk_fail(err, DAYBOOK_NO_MEMORY, "no memory for the HTTP client");
-    }
-    enum daybook_code code = set_up(client, url, err);
-    if (code != DAYBOOK_OK) {
-        cli_client_free(client);
-        return code;
-    }
-    *ret = client;
-    return DAYBOOK_OK;
+    return value;
 }
 
 enum cli_status cli_client_for(const struct cli_args *args, struct cli_client **ret)
 {
     struct daybook_error err = {0};
-    enum daybook_code code = cli_client_new(cli_value(args, "--url"), ret, &err);
-    return code == DAYBOOK_OK
-               ? CLI_DONE
-               : cli_error(cli_status_of(code), "%s: %s", args->command->name, err.message);
+    const char *token_file = option_or(args, "--token-file", "DAYBOOK_TOKEN_FILE", NULL);
+    const char *url = option_or(args, "--url", "DAYBOOK_URL", CLI_DEFAULT_URL);
+    struct cli_client *client = calloc(1, sizeof *client);
+    if (client == NULL) {
+        return cli_error(CLI_FAILED, "%s: no memory for the HTTP client", args->command->name);
+    }
+    enum daybook_code code = DAYBOOK_OK;
+    if (token_file != NULL) {
+        code = take_token(client, token_file, &err);
+    }
+    if (code == DAYBOOK_OK) {
+        code = set_up(client, url, &err);
+    }
+    if (code != DAYBOOK_OK) {
+        cli_client_free(client);
+        return cli_error(cli_status_of(code), "%s: %s", args->command->name, err.message);
+    }
+    *ret = client;
+    return CLI_DONE;
+}
+
+static void forget_headers(struct curl_slist *list)
+{
+    for (struct curl_slist *at = list; at != NULL; at = at->next) {
+        explicit_bzero(at->data, strlen(at->data));
+    }
+    curl_slist_free_all(list);
 }
 
 void cli_client_free(struct cli_client *client)
@@ -145,7 +194,8 @@ void cli_client_free(struct cli_client *client)
     if (client == NULL) {
         return;
     }
-    curl_slist_free_all(client->headers);
+    forget_headers(client->headers);
+    forget_headers(client->token);
     curl_easy_cleanup(client->curl);
     free(client);
 }
@@ -210,7 +260,7 @@ enum daybook_code cli_client_request(struct cli_client *client, const char *path
     if (body != NULL) {
         set_request(client, "POST", body->data, body->len, client->headers);
     } else {
-        set_request(client, "GET", NULL, 0, NULL);
+        set_request(client, "GET", NULL, 0, client->token);
     }
     return perform(client, path, response, err);
 }
@@ -232,18 +282,16 @@ enum daybook_code cli_client_send(struct cli_client *client, const char *method,
 {
     char who[200];
     write_operator(who, sizeof who);
-    struct curl_slist *headers = curl_slist_append(NULL, who);
-    struct curl_slist *both =
-        headers != NULL ? curl_slist_append(headers, "Content-Type: application/json") : NULL;
+    struct curl_slist *headers = headers_with(client, who, "Content-Type: application/json");
     enum daybook_code code = DAYBOOK_NO_MEMORY;
-    if (both == NULL) {
+    if (headers == NULL) {
         (void)dbk_fail(err, code, "no memory for a request");
     } else {
         set_request(client, method, body, body != NULL ? strlen(body) : 0, headers);
         code = perform(client, path, response, err);
     }
     (void)curl_easy_setopt(client->curl, CURLOPT_HTTPHEADER, NULL);
-    curl_slist_free_all(headers);
+    forget_headers(headers);
     return code;
 }
 
@@ -289,6 +337,9 @@ void cli_response_problem(const struct cli_response *response, struct dbk_text *
         cli_member(body, "code").len > 0) {
         dbk_text_printf(text, "%s: %s", cli_member_text(body, "code", code, sizeof code),
                         cli_member_text(body, "detail", detail, sizeof detail));
+    } else if (response->status == 401 || response->status == 403) {
+        dbk_text_printf(text, "HTTP status %u: it wants another token: see --token-file",
+                        response->status);
     } else {
         dbk_text_printf(text, "HTTP status %u: is it a daybook daemon?", response->status);
     }

@@ -23,11 +23,9 @@ struct cli_response {
     struct dbk_text body;
 };
 
-/* `url` NULL: DAYBOOK_URL, else the default. `unix:/path` names a Unix socket. *ret: owned, release with
- * cli_client_free. Returns OK; BAD_ARGUMENT; NO_MEMORY. */
-enum daybook_code cli_client_new(const char *url, struct cli_client **ret,
-                                 struct daybook_error *err);
-/* The client for a command line that may have `--url`; a URL that is none is told on stderr. */
+/* The client for a command line that may have `--url` (else DAYBOOK_URL, else the default; `unix:/path` names a
+ * Unix socket) and `--token-file` (else DAYBOOK_TOKEN_FILE, else none). A URL that is none, and a file that holds no
+ * token, are told on stderr; the token itself is in no message. *ret: owned, release with cli_client_free. */
 enum cli_status cli_client_for(const struct cli_args *args, struct cli_client **ret);
 void cli_client_free(struct cli_client *client);
 const char *cli_client_url(const struct cli_client *client);

@@ -127,6 +127,6 @@ const struct cli_command cli_consumers = {
                "retire: also while it is run or holds leases (one that runs registers anew)"},
               {"--why", NULL, "TEXT", NULL, "kept in the trail of operations"},
               CLI_JSON_FLAG("the daemon's answer as it is"),
-              CLI_URL_FLAG},
+              CLI_DAEMON_FLAGS},
     .run = run,
 };

@@ -160,7 +160,7 @@ const struct cli_command cli_export = {
               {"--where", NULL, "WHICH", "all pending quarantined",
                "all (default); pending: some consumer does not have it yet; quarantined"},
               {"--records", NULL, NULL, NULL, "the records alone, as they were sent"},
-              CLI_URL_FLAG,
+              CLI_DAEMON_FLAGS,
               {"--data", NULL, "DIR", NULL,
                "a data directory, read without a daemon (stop it first)"}},
     .run = run,

@@ -89,6 +89,6 @@ const struct cli_command cli_operations = {
                 "  daybook operations --json | jq 'select(.kind == \"discard\")'\n",
     .flags = {{"-n", NULL, "N", NULL, "how many (50)"},
               CLI_JSON_FLAG("one object a line"),
-              CLI_URL_FLAG},
+              CLI_DAEMON_FLAGS},
     .run = run,
 };

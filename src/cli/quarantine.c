@@ -429,6 +429,6 @@ const struct cli_command cli_quarantine = {
               {"--all", NULL, NULL, NULL, "all of them"},
               {"--why", NULL, "TEXT", NULL, "kept in the trail of operations; discard needs it"},
               CLI_JSON_FLAG("one object a line"),
-              CLI_URL_FLAG},
+              CLI_DAEMON_FLAGS},
     .run = run,
 };

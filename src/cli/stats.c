@@ -178,6 +178,6 @@ const struct cli_command cli_stats = {
                 "  daybook stats --watch\n",
     .flags = {CLI_JSON_FLAG("the answer of GET /v1/stats as it is"),
               {"--watch", NULL, NULL, NULL, "every second, until interrupted"},
-              CLI_URL_FLAG},
+              CLI_DAEMON_FLAGS},
     .run = run,
 };

@@ -4,14 +4,19 @@
 
 usage: command_test.py DAYBOOK SLOW_DISK [TEST...]"""
 import functools
+import http.server
 import json
 import os
 import pty
 import re
 import shutil
+import socket
 import sqlite3
 import subprocess
 import sys
+import tempfile
+import threading
+import time
 
 import daybook_process as dp
 from daybook_process import Daemon, event, ndjson, until
@@ -191,6 +196,148 @@ def test_append_progress_and_refused_lines():
         assert "%" not in out and "\x1b" not in out and "already present 7998" in out, out
 
 
+class Listener:
+    """A server that answers each request as told, and remembers what it was asked: for what no daemon does at will."""
+
+    def __init__(self, answers):
+        self.answers, self.asked = list(answers), []  # (status, headers, body)
+        listener = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def answer(self):
+                self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                listener.asked.append((time.monotonic(), self.headers.get("Authorization")))
+                status, headers, body = listener.answers.pop(0) if len(listener.answers) > 1 else listener.answers[0]
+                self.send_response(status)
+                for name, value in {**headers, "Content-Length": str(len(body))}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(body)
+
+            do_GET = do_POST = do_DELETE = answer
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.handle_error = lambda *_: None  # a client that was killed
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+    def __enter__(self):
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+def problem(status, code, **headers):
+    body = json.dumps({"status": status, "code": code, "title": "x", "detail": "not now"}).encode()
+    return (status, {"Content-Type": "application/problem+json", **headers}, body)
+
+
+STORED = (200, {"Content-Type": "application/json"},
+          b'{"accepted":1,"already_present":0,"failed":0,"errors":[]}')
+LINE = ndjson([event("a")])
+
+
+def test_append_waits_for_a_daemon_that_takes_nothing_now():
+    held = []
+    with daemon(listen={"address": "127.0.0.1:0", "max_connections": 10}) as d:
+        d.start()
+        held += [socket.create_connection(d.address(), timeout=20) for _ in range(10)]
+        until("they are there", lambda: d.metric('daybook_http_connections{state="open"}') >= 11)
+        assert "too_many_connections" in run(d, "append", "--wait", "0", status=1, stdin=LINE)
+        process = subprocess.Popen([BINARY, "append", "--url", d.url], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE)
+        process.stdin.write(LINE)
+        process.stdin.close()
+        until("it was sent away", lambda: d.metric('daybook_http_limited_total{limit="connections"}') >= 2)
+        for connection in held:
+            connection.close()
+        assert (process.stdout.read(), process.stderr.read(), process.wait()) == (
+            b"accepted 1, already present 0, refused 0\n", b"", 0)
+    for status, code in ((503, "too_many_connections"), (503, "usage_not_durable"), (429, "slow_down"), (502, "x")):
+        with Listener([problem(status, code, **{"Retry-After": "1"}), STORED]) as l:
+            assert alone("append", "--url", l.url, stdin=LINE) == "accepted 1, already present 0, refused 0\n"
+            assert l.asked[1][0] - l.asked[0][0] >= 1, "Retry-After is not honoured"
+    # The wait has a bound, and a wait beyond it is not begun.
+    with Listener([problem(503, "usage_not_durable", **{"Retry-After": "100"})]) as l:
+        out = alone("append", "--url", l.url, stdin=LINE, status=1)
+        assert "line 1" in out and "not now (it asks to wait 100 s)" in out and len(l.asked) == 1, out
+    with Listener([problem(503, "usage_not_durable")]) as l:
+        assert "line 1" in alone("append", "--wait", "1", "--url", l.url, stdin=LINE, status=1)
+        assert len(l.asked) > 1
+    with Listener([problem(404, "not_found")]) as l:  # does not speak of the moment
+        alone("append", "--url", l.url, stdin=LINE, status=1)
+        assert len(l.asked) == 1
+
+
+def test_append_json():
+    with daemon() as d:
+        d.start()
+        lines = LINE + b"{\n" + ndjson([{"request_id": "b"}]) + ndjson([event("c")])
+        for more in ([], ["--data", "store"]):
+            done = d.run("append", "--json", *more, stdin=lines)
+            told = objects(done.stdout.decode())
+            assert done.returncode == 3 and done.stderr == b"", done
+            assert [(t["kind"], t["line"], t["code"]) for t in told[:-1]] == [
+                ("refused", 2, "malformed_json"), ("refused", 3, "invalid_event")], told
+            assert told[1]["request_id"] == "b" and told[1]["message"] and told[0]["request_id"] is None
+            assert told[-1] == {"kind": "counts", "accepted": 2, "already_present": 0, "refused": 2}
+
+
+def test_the_token_is_shown_and_never_told():
+    secret = "s3cr3t-of-the-test"
+    stats = (200, {"Content-Type": "application/json"}, b'{"journal":{},"consumers":[]}')
+    with tempfile.TemporaryDirectory() as directory:
+        def file(name, content):
+            with open(os.path.join(directory, name), "wb") as f:
+                f.write(content)
+            return os.path.join(directory, name)
+
+        good = file("token", secret.encode() + b"\n")
+        with Listener([stats]) as l:
+            alone("stats", "--json", "--url", l.url)
+            alone("stats", "--json", "--url", l.url, "--token-file", good)
+            alone("stats", "--json", "--url", l.url, "--token-file", file("crlf", secret.encode() + b"\r\n"))
+            os.environ["DAYBOOK_TOKEN_FILE"] = good
+            try:
+                alone("stats", "--json", "--url", l.url)
+                alone("consumers", "rewind", "billing", "--url", l.url)
+                l.answers = [STORED]
+                alone("append", "--url", l.url, stdin=LINE)
+            finally:
+                del os.environ["DAYBOOK_TOKEN_FILE"]
+            assert [header for _, header in l.asked] == [None] + [f"Bearer {secret}"] * 5, l.asked
+            # What is refused says nothing of it.
+            l.answers = [(401, {}, b"")]
+            out = alone("stats", "--url", l.url, "--token-file", good, status=1)
+            assert "--token-file" in out and secret not in out, out
+        with Listener([problem(503, "usage_not_durable")]) as l:
+            waits = subprocess.Popen([BINARY, "append", "--url", l.url, "--token-file", good], stdin=subprocess.PIPE,
+                                     stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            waits.stdin.write(LINE)
+            waits.stdin.close()
+            until("it has asked", lambda: l.asked)
+            for name in ("cmdline", "environ", "comm"):
+                with open(f"/proc/{waits.pid}/{name}", "rb") as f:
+                    assert secret.encode() not in f.read(), name
+            waits.kill()
+            assert secret.encode() not in waits.stdout.read() and waits.wait()
+        for path, words in ((os.path.join(directory, "nowhere"), "No such file"), (directory, "Is a directory"),
+                            (file("empty", b"\n"), "is empty"), (file("two", b"zwei\ndrei\n"), "several lines"),
+                            (file("blank", b"zwei drei\n"), "a blank"), (file("long", b"zwei" * 2000), "longer")):
+            out = alone("stats", "--token-file", path, status=2)
+            assert len(out.splitlines()) == 1 and path in out and words in out, out
+            assert "zwei" not in out and "drei" not in out, out
+        dp.promise("the token of the file in every request, never in what is printed or in the process's title",
+                   f"{len(l.asked)} and 5 requests with it, six files that hold none told with the mend")
+
+
 def test_append_and_export_without_a_daemon():
     with daemon() as d:
         events = ndjson([event(f"e{i}") for i in range(50)] + [{"request_id": "no"}])
@@ -253,7 +400,7 @@ def commands():
 
 
 def flags_of(command):
-    return re.findall(r"^  (?:-\w, )?(-{1,2}[a-z]+)", alone("help", command).split("\nexamples\n")[0], re.M)
+    return re.findall(r"^  (?:-\w, )?(-{1,2}[a-z-]+)", alone("help", command).split("\nexamples\n")[0], re.M)
 
 
 def test_help_and_the_man_page():
