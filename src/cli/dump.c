@@ -341,10 +341,27 @@ static bool link_(struct out *out, const struct dbk_frame *frame)
     return true;
 }
 
+static bool trim(struct out *out, const struct dbk_frame *frame)
+{
+    struct dbk_trim_frame as;
+    if (!dbk_trim_frame_decode(frame, &as)) {
+        return false;
+    }
+    number(out, "lowest_segment", as.lowest_segment_no);
+    number(out, "by_checkpoint", as.by_checkpoint ? 1 : 0);
+    list_begin(out, "emptied");
+    for (uint32_t i = 0; i < as.emptied_count; i++) {
+        list_item(out, i, "segment");
+        number(out, "segment", dbk_trim_emptied_at(&as, i));
+        list_item_end(out);
+    }
+    list_end(out);
+    return true;
+}
+
 /* What a frame says. `inner`: it stands in a RELOCATE. */
 static bool contents(struct out *out, const struct dbk_frame *frame)
 {
-    uint32_t lowest;
     switch (frame->type) {
     case DBK_FRAME_EVENT:
         event(out, frame);
@@ -364,11 +381,7 @@ static bool contents(struct out *out, const struct dbk_frame *frame)
     case DBK_FRAME_LINK:
         return link_(out, frame);
     case DBK_FRAME_TRIM:
-        if (dbk_trim_frame_decode(frame, &lowest)) {
-            number(out, "lowest_segment", lowest);
-            return true;
-        }
-        return false;
+        return trim(out, frame);
     default:
         return false;
     }

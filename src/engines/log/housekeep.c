@@ -209,12 +209,13 @@ static bool log_trim(struct dbk_log *log, uint32_t lowest)
 {
     dbk_mutex_lock(&log->stage_lock);
     if (dbk_log_has_failed(log) ||
-        dbk_stage_fit(log, DBK_TRIM_FRAME_BYTES, 0, DBK_OF_TRIM) != DBK_FIT_OK) {
+        dbk_stage_fit(log, DBK_TRIM_FRAME_BYTES(0), 0, DBK_OF_TRIM) != DBK_FIT_OK) {
         dbk_mutex_unlock(&log->stage_lock);
         return false;
     }
     struct dbk_stage *stage = log->open_stage;
-    stage->delivery_len += dbk_trim_frame_encode(stage->delivery + stage->delivery_len, lowest);
+    struct dbk_trim_frame frame = {.lowest_segment_no = lowest};
+    stage->delivery_len += dbk_trim_frame_encode(stage->delivery + stage->delivery_len, &frame);
     stage->sync_required = true;
     struct dbk_group *group = dbk_group_ref_open(log);
     dbk_mutex_unlock(&log->stage_lock);

@@ -171,6 +171,7 @@ static enum daybook_code replay_frame(struct dbk_replay *replay, const struct db
         struct dbk_admin_frame admin;
         struct dbk_forget_frame forget;
         struct dbk_state_frame state;
+        struct dbk_trim_frame trim;
     } as;
     enum daybook_code code = DAYBOOK_OK;
     bool read = true;
@@ -227,7 +228,8 @@ static enum daybook_code replay_frame(struct dbk_replay *replay, const struct db
         replay->has_state = replay->has_state || (frame->flags & DBK_FRAME_CONTINUED) == 0;
         break;
     case DBK_FRAME_TRIM:
-        read = dbk_trim_frame_decode(frame, &log->trim_lowest);
+        read = dbk_trim_frame_decode(frame, &as.trim);
+        log->trim_lowest = read ? as.trim.lowest_segment_no : log->trim_lowest;
         break;
     case DBK_FRAME_LINK:
         break;

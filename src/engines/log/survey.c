@@ -175,6 +175,7 @@ static void see_names(struct dbk_survey *survey, const struct dbk_frame *frame)
 static void see_frame(struct dbk_survey *survey, const struct dbk_salvage_item *item)
 {
     const struct dbk_frame *frame = &item->frame;
+    struct dbk_trim_frame trim;
     uint32_t bytes = DBK_FRAME_HEADER_BYTES + frame->len;
     survey->report->frames++;
     survey->frame_bytes_max = bytes > survey->frame_bytes_max ? bytes : survey->frame_bytes_max;
@@ -189,7 +190,9 @@ static void see_frame(struct dbk_survey *survey, const struct dbk_salvage_item *
         see_state(survey, frame);
         break;
     case DBK_FRAME_TRIM:
-        (void)dbk_trim_frame_decode(frame, &survey->lowest_segment);
+        if (dbk_trim_frame_decode(frame, &trim)) {
+            survey->lowest_segment = trim.lowest_segment_no;
+        }
         break;
     default:
         see_names(survey, frame);
