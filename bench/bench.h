@@ -131,7 +131,9 @@ void bench_path(const struct bench *bench, const char *name, char ret[BENCH_PATH
 /* ---- suites ------------------------------------------------------------------------------------ */
 
 void bench_append(struct bench *bench);
+void bench_committer(struct bench *bench);
 void bench_batch(struct bench *bench);
+void bench_submit(struct bench *bench);
 void bench_claim(struct bench *bench);
 void bench_retained(struct bench *bench);
 void bench_sqlite(struct bench *bench);

@@ -13,7 +13,12 @@
 #include "base/thread.h"
 #include "bench.h"
 
-enum { BLOCK_BYTES = 4096, FILE_BYTES = 64 * 1024 * 1024, ZERO_BYTES = 1024 * 1024 };
+enum {
+    BLOCK_BYTES = 4096,
+    FILE_BYTES = 64 * 1024 * 1024,
+    ZERO_BYTES = 1024 * 1024,
+    BARE_BYTES_MAX = 4 * 1024 * 1024
+};
 
 /* A zero-filled file: every block of it is there, so that a sync writes data and no metadata. */
 static int make_file(const char *path)
@@ -198,19 +203,29 @@ void empty_committer_close(struct empty_committer *empty)
 struct bare_disk {
     int file;
     off_t offset;
-    char *block;
+    size_t bytes; /* of one write */
+    char *memory;
 };
 
 struct bare_disk *bare_disk_open(const char *path)
 {
     struct bare_disk *disk = calloc(1, sizeof *disk);
 
-    if (disk == NULL || (disk->block = calloc(1, BLOCK_BYTES)) == NULL) {
+    if (disk == NULL || (disk->memory = malloc(BARE_BYTES_MAX)) == NULL) {
         bench_die("no memory for the bare disk");
     }
-    memset(disk->block, 'x', BLOCK_BYTES);
+    memset(disk->memory, 'x', BARE_BYTES_MAX);
+    disk->bytes = BLOCK_BYTES;
     disk->file = make_file(path);
     return disk;
+}
+
+void bare_disk_carry(struct bare_disk *disk, size_t bytes)
+{
+    disk->bytes = (bytes + BLOCK_BYTES - 1) / BLOCK_BYTES * BLOCK_BYTES;
+    if (disk->bytes > BARE_BYTES_MAX) {
+        bench_die("the bare disk carries at most %d bytes a write", BARE_BYTES_MAX);
+    }
 }
 
 double bare_disk_run(void *user, double seconds)
@@ -221,11 +236,14 @@ double bare_disk_run(void *user, double seconds)
     uint64_t done = 0;
 
     do {
-        if (pwrite(disk->file, disk->block, BLOCK_BYTES, disk->offset) != BLOCK_BYTES ||
+        if (disk->offset + (off_t)disk->bytes > FILE_BYTES) {
+            disk->offset = 0;
+        }
+        if (pwrite(disk->file, disk->memory, disk->bytes, disk->offset) != (ssize_t)disk->bytes ||
             fdatasync(disk->file) != 0) {
             bench_die("the bare disk cannot be written");
         }
-        disk->offset = (disk->offset + BLOCK_BYTES) % FILE_BYTES;
+        disk->offset += (off_t)disk->bytes;
         done++;
         now = bench_now_s();
     } while (now - began < seconds);
@@ -235,6 +253,6 @@ double bare_disk_run(void *user, double seconds)
 void bare_disk_close(struct bare_disk *disk)
 {
     (void)close(disk->file);
-    free(disk->block);
+    free(disk->memory);
     free(disk);
 }

@@ -22,10 +22,12 @@ void empty_committer_append(struct empty_committer *empty, const void *frame, si
 uint64_t empty_committer_syncs(const struct empty_committer *empty);
 void empty_committer_close(struct empty_committer *empty);
 
-/* The bare disk: one block after the other, each written and synced. */
+/* The bare disk: one write after the other, each synced before the next; one block a write at first. */
 struct bare_disk;
 struct bare_disk *bare_disk_open(const char *path);
-/* Returns blocks a second. `user` is a bare disk: of the shape of bench_side.run. */
+/* From now on a write carries so many bytes: what is in flight, all of it on one sync. */
+void bare_disk_carry(struct bare_disk *disk, size_t bytes);
+/* Returns writes a second. `user` is a bare disk: of the shape of bench_side.run. */
 double bare_disk_run(void *user, double seconds);
 void bare_disk_close(struct bare_disk *disk);
 

@@ -15,13 +15,12 @@
 #include <unistd.h>
 
 #include "bench.h"
+#include "latency.h"
 
 enum {
     REQUEST_BYTES = 2048,
     ANSWER_BYTES = 8192,
     EVENTS_AT_ONCE = 64,
-    SUB_BUCKETS = 16, /* of each power of two of a latency */
-    BUCKETS = 40 * SUB_BUCKETS,
     KEYS = 10000,
     WAIT_MS = 30000
 };
@@ -44,7 +43,7 @@ struct load {
     unsigned waiting; /* requests without an answer */
     uint64_t key;
     uint64_t answers;
-    uint64_t latencies[BUCKETS];
+    struct latency latency;
     struct connection connections[];
 };
 
@@ -65,25 +64,9 @@ static int connect_to(uint16_t port)
     return fd;
 }
 
-static unsigned bucket_of(double us)
-{
-    uint64_t value = (uint64_t)(us < 1 ? 1 : us) * SUB_BUCKETS;
-    unsigned power = 63 - (unsigned)__builtin_clzll(value) - 4;
-    unsigned bucket = power * SUB_BUCKETS + (unsigned)(value >> power) - SUB_BUCKETS;
-    return bucket < BUCKETS ? bucket : BUCKETS - 1;
-}
-
 double load_quantile_us(const struct load *load, double q)
 {
-    uint64_t below = 0;
-    for (unsigned i = 0; i < BUCKETS; i++) {
-        below += load->latencies[i];
-        if ((double)below >= q * (double)load->answers) {
-            return (double)(1ULL << (i / SUB_BUCKETS)) *
-                   (1 + (double)(i % SUB_BUCKETS + 1) / SUB_BUCKETS);
-        }
-    }
-    return 0;
+    return latency_quantile_us(&load->latency, q);
 }
 
 /* Sends what is left of the request; a socket that takes no more is waited for with epoll. */
@@ -159,7 +142,7 @@ static bool receive(struct load *load, struct connection *c)
     }
     load->waiting--;
     load->answers++;
-    load->latencies[bucket_of((bench_now_s() - c->began) * 1e6)]++;
+    latency_add(&load->latency, (bench_now_s() - c->began) * 1e6);
     return true;
 }
 
