@@ -257,6 +257,7 @@ struct daybook_consumer_stats {
     int64_t
         last_claim_at_us;   /**< of more than nothing; DAYBOOK_TIME_UNSET: not since the opening */
     uint64_t start;         /**< first position that counts; UINT64_MAX: waits for a time */
+    int64_t start_at_us;    /**< the time that it waits for; DAYBOOK_TIME_UNSET: none */
     uint64_t newer_version; /**< events that a newer build must deliver (C9) */
     /** Quarantines of each reason (K4), by reason - 1, since the opening; released ones are not taken off. */
     uint64_t quarantined_total[DAYBOOK_QUARANTINE_REASONS];
@@ -426,6 +427,17 @@ DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_journal_rewind(
     struct daybook_journal *journal, const char *consumer, const struct daybook_operator *by,
     int64_t now_us, int64_t deadline_us, struct daybook_error *err);
 
+/** Registers a consumer that the journal does not know yet, before anybody delivers for it: its first claim,
+ * of nothing (C1, C12), made by an operator. From now on what it has not acknowledged is kept for it.
+ * @param start where it starts. @param by copied.
+ * Returns OK; refused: CONFLICT (it is registered already: where it started stands; rewind delivers again, and
+ * one that was retired may start anew); BUSY (DAYBOOK_CONSUMERS_MAX are registered); NO_MEMORY; unknown: BACKEND,
+ * TIMED_OUT. Otherwise as release. */
+DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_journal_start(
+    struct daybook_journal *journal, const char *consumer, struct daybook_start start,
+    const struct daybook_operator *by, int64_t now_us, int64_t deadline_us,
+    struct daybook_error *err);
+
 /** What is known of one quarantined event beside the event itself. */
 struct daybook_quarantine_entry {
     uint64_t position;
@@ -452,12 +464,13 @@ DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_journal_quarantine_list
 
 /** What an operator can do; the values are stored. */
 enum daybook_operation_kind {
+    DAYBOOK_OPERATION_START = 1,
     DAYBOOK_OPERATION_RELEASE = 2,
     DAYBOOK_OPERATION_DISCARD = 3,
     DAYBOOK_OPERATION_RETIRE = 4,
     DAYBOOK_OPERATION_REWIND = 5
 };
-/** `"release"`, `"discard"`, `"retire"`, `"rewind"`. Threads: any. */
+/** `"start"`, `"release"`, `"discard"`, `"retire"`, `"rewind"`. Threads: any. */
 DAYBOOK_API const char *daybook_operation_kind_name(enum daybook_operation_kind kind);
 
 /** One entry of the trail (O1). Texts are NUL-terminated. */

@@ -282,29 +282,6 @@ static enum daybook_code parse_count(const char *text, uint64_t *ret)
     return DAYBOOK_OK;
 }
 
-static enum daybook_code put_start(const char *text, struct daybook_start *target,
-                                   struct daybook_error *err)
-{
-    uint64_t position = 0;
-    int64_t time = 0;
-    if (strcmp(text, "oldest") == 0) {
-        *target = (struct daybook_start){.kind = DAYBOOK_START_OLDEST};
-    } else if (strcmp(text, "now") == 0) {
-        *target = (struct daybook_start){.kind = DAYBOOK_START_NOW};
-    } else if (parse_count(text, &position) == DAYBOOK_OK) {
-        *target = (struct daybook_start){DAYBOOK_START_POSITION, (int64_t)position};
-    } else if (daybook_time_parse((struct daybook_bytes){text, strlen(text)}, &time, NULL) ==
-               DAYBOOK_OK) {
-        *target = (struct daybook_start){DAYBOOK_START_TIME, time};
-    } else {
-        return dbk_fail(err, DAYBOOK_BAD_CONFIG,
-                        "\"%.80s\" is no start: write oldest, now, a position such as 1000, or a "
-                        "time such as 2026-01-01T00:00:00Z",
-                        text);
-    }
-    return DAYBOOK_OK;
-}
-
 static enum daybook_code put_bool(const char *text, bool *target, struct daybook_error *err)
 {
     if (strcmp(text, "true") == 0 || strcmp(text, "false") == 0) {
@@ -390,7 +367,7 @@ static enum daybook_code put_value(const struct key *key, const char *text, void
     case T_DURATION:
         return put_number(key, text, target, err);
     case T_START:
-        return put_start(text, target, err);
+        return dbk_start_parse(text, target, err);
     case T_SECTION:
     case T_LIST:
         break;

@@ -136,6 +136,9 @@ void dbk_config_write_docs(FILE *out);
 /* `"10s"`, `"250ms"`, `"16MiB"`: reads a number with its unit. Returns OK or BAD_CONFIG with the mend. */
 enum daybook_code dbk_duration_parse(const char *text, int64_t *ret_ms, struct daybook_error *err);
 enum daybook_code dbk_size_parse(const char *text, uint64_t *ret_bytes, struct daybook_error *err);
+/* `"oldest"`, `"now"`, a position, a time (RFC 3339). Returns OK or BAD_CONFIG with the mend. */
+enum daybook_code dbk_start_parse(const char *text, struct daybook_start *ret,
+                                  struct daybook_error *err);
 /* `"127.0.0.1:8377"`, `"[::1]:0"`, `"localhost:8377"`. */
 enum daybook_code dbk_address_parse(const char *text, struct dbk_config_address *ret,
                                     struct daybook_error *err);

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Values with units, and addresses, as the configuration writes them. Pure; threads: any.
+ * Values with units, starts and addresses, as the configuration writes them. Pure; threads: any.
  */
 #include "app/config.h"
 
 #include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <daybook/event.h>
 
 #include "base/error.h"
 
@@ -23,6 +25,7 @@ static const struct unit size_units[] = {{"B", 1},
                                          {"GiB", UINT64_C(1) << 30},
                                          {"TiB", UINT64_C(1) << 40}};
 
+#define POSITION_DIGITS_MAX 18u /* of them every number fits */
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
 /* Digits and one of the units, nothing else; at most INT64_MAX / 1000, so that a later conversion
@@ -82,6 +85,28 @@ static enum daybook_code bad_address(const char *text, struct daybook_error *err
                     "\"%s\" is no address with a port: write it like 127.0.0.1:8377 or [::1]:8377 "
                     "(port 0: the system chooses)",
                     text);
+}
+
+enum daybook_code dbk_start_parse(const char *text, struct daybook_start *ret,
+                                  struct daybook_error *err)
+{
+    size_t len = strlen(text);
+    int64_t time = 0;
+    if (strcmp(text, "oldest") == 0) {
+        *ret = (struct daybook_start){.kind = DAYBOOK_START_OLDEST};
+    } else if (strcmp(text, "now") == 0) {
+        *ret = (struct daybook_start){.kind = DAYBOOK_START_NOW};
+    } else if (len > 0 && len <= POSITION_DIGITS_MAX && strspn(text, "0123456789") == len) {
+        *ret = (struct daybook_start){DAYBOOK_START_POSITION, strtoll(text, NULL, 10)};
+    } else if (daybook_time_parse((struct daybook_bytes){text, len}, &time, NULL) == DAYBOOK_OK) {
+        *ret = (struct daybook_start){DAYBOOK_START_TIME, time};
+    } else {
+        return dbk_fail(err, DAYBOOK_BAD_CONFIG,
+                        "\"%.80s\" is no start: write oldest, now, a position such as 1000, or a "
+                        "time such as 2026-01-01T00:00:00Z",
+                        text);
+    }
+    return DAYBOOK_OK;
 }
 
 enum daybook_code dbk_address_parse(const char *text, struct dbk_config_address *ret,

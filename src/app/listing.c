@@ -182,6 +182,18 @@ void dbk_journal_json(struct dbk_text *text, const struct daybook_journal_stats 
     dbk_text_char(text, '}');
 }
 
+void dbk_start_json(struct dbk_text *text, const struct daybook_consumer_stats *stats)
+{
+    dbk_text_str(text, "\"start\":");
+    if (stats->start == UINT64_MAX) {
+        dbk_text_str(text, "null"); /* waits for a time */
+    } else {
+        dbk_text_u64(text, stats->start);
+    }
+    dbk_text_str(text, ",\"start_at\":");
+    dbk_text_json_time(text, stats->start_at_us);
+}
+
 void dbk_consumer_json(struct dbk_text *text, const struct daybook_consumer_stats *stats)
 {
     member(text, "pending", stats->pending);
@@ -199,12 +211,8 @@ void dbk_consumer_json(struct dbk_text *text, const struct daybook_consumer_stat
     member(text, "held_events", stats->pending + stats->in_flight + stats->quarantined);
     dbk_text_char(text, ',');
     member(text, "newer_version", stats->newer_version);
-    dbk_text_str(text, ",\"start\":");
-    if (stats->start == UINT64_MAX) {
-        dbk_text_str(text, "null"); /* waits for a time */
-    } else {
-        dbk_text_u64(text, stats->start);
-    }
+    dbk_text_char(text, ',');
+    dbk_start_json(text, stats);
 }
 
 bool dbk_where_parse(const char *text, enum daybook_where *ret)

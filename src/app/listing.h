@@ -26,6 +26,8 @@ void dbk_record_line(struct dbk_text *text, const struct daybook_delivery *deliv
 /* The journal object of /v1/stats. `state`: `"open"`, `"failed"`, `"starting"`. */
 void dbk_journal_json(struct dbk_text *text, const struct daybook_journal_stats *stats,
                       const char *state);
+/* Where a consumer starts: the members `start` and `start_at`. */
+void dbk_start_json(struct dbk_text *text, const struct daybook_consumer_stats *stats);
 /* The members of a consumer object that the journal knows, without braces. */
 void dbk_consumer_json(struct dbk_text *text, const struct daybook_consumer_stats *stats);
 

@@ -444,7 +444,7 @@ static enum daybook_code read_query(struct request *request, struct dbk_query *r
         {"after", ret->after, sizeof ret->after},    {"before", ret->before, sizeof ret->before},
         {"limit", ret->limit, sizeof ret->limit},    {"where", ret->where, sizeof ret->where},
         {"reason", ret->reason, sizeof ret->reason}, {"force", ret->force, sizeof ret->force},
-        {"why", ret->why, sizeof ret->why}};
+        {"from", ret->from, sizeof ret->from},       {"why", ret->why, sizeof ret->why}};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         if (!argument(request, all[i].name, all[i].buf, all[i].room)) {
             return dbk_fail(err, DAYBOOK_BAD_ARGUMENT,
@@ -567,6 +567,7 @@ static enum MHD_Result answer_now(struct request *request)
     case DBK_ROUTE_EVENTS:
     case DBK_ROUTE_OPENMETER:
     case DBK_ROUTE_EVENT:
+    case DBK_ROUTE_START:
     case DBK_ROUTE_REWIND:
     case DBK_ROUTE_QUARANTINE:
     case DBK_ROUTE_QUARANTINED:

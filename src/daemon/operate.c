@@ -24,6 +24,7 @@ static struct dbk_operate *operate_of(struct dbk_desk_job *job)
 bool dbk_operate_changes(const struct dbk_target *target)
 {
     switch (target->route) {
+    case DBK_ROUTE_START:
     case DBK_ROUTE_REWIND:
     case DBK_ROUTE_RELEASE:
     case DBK_ROUTE_RELEASE_MANY:
@@ -369,6 +370,40 @@ static enum daybook_code rewind_consumer(struct dbk_operate *op, struct daybook_
     return code;
 }
 
+/* Says where it starts, as far as that is known: a time may lie ahead. */
+static void answer_started(struct dbk_operate *op, struct daybook_journal *journal)
+{
+    struct daybook_consumer_stats stats;
+    answer_ok(op, DBK_TYPE_JSON);
+    dbk_text_printf(&op->answer.body, "{\"status\":\"started\",\"consumer\":\"%s\"",
+                    op->target.consumer);
+    if (daybook_journal_consumer_stats(journal, op->target.consumer, dbk_service_now(op->service),
+                                       &stats, NULL) == DAYBOOK_OK) {
+        dbk_text_char(&op->answer.body, ',');
+        dbk_start_json(&op->answer.body, &stats);
+    }
+    dbk_text_str(&op->answer.body, "}\n");
+}
+
+static enum daybook_code start_consumer(struct dbk_operate *op, struct daybook_journal *journal,
+                                        struct daybook_error *err)
+{
+    struct daybook_operator by = operator_of(op, op->query.why);
+    struct daybook_start start = {.kind = DAYBOOK_START_OLDEST};
+    if (op->query.from[0] != '\0' && dbk_start_parse(op->query.from, &start, err) != DAYBOOK_OK) {
+        err->code = DAYBOOK_BAD_ARGUMENT;
+        return err->code;
+    }
+    enum daybook_code code =
+        daybook_journal_start(journal, op->target.consumer, start, &by,
+                              dbk_service_now(op->service), deadline_of(op, journal), err);
+    if (code == DAYBOOK_OK) {
+        answer_started(op, journal);
+        log_act(op, "start", 0);
+    }
+    return code;
+}
+
 /* ---- acts on many ---------------------------------------------------------------------------- */
 
 /* What the body asks for: ids, or all that are quarantined (for one reason). */
@@ -604,6 +639,8 @@ static enum daybook_code dispatch(struct dbk_operate *op, struct daybook_journal
         return show_event(op, journal, err);
     case DBK_ROUTE_CONSUMER:
         return retire(op, journal, err);
+    case DBK_ROUTE_START:
+        return start_consumer(op, journal, err);
     case DBK_ROUTE_REWIND:
         return rewind_consumer(op, journal, err);
     case DBK_ROUTE_QUARANTINE:

@@ -27,6 +27,7 @@ struct dbk_query {
     char where[16];
     char reason[24];
     char force[8];
+    char from[40];
     char why[DBK_QUERY_BYTES_MAX];
 };
 

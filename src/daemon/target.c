@@ -32,6 +32,7 @@ static const struct row rows[] = {
     {DBK_ROUTE_STATS, {"v1", "stats"}, READS, true, false, false},
     {DBK_ROUTE_CONSUMERS, {"v1", "consumers"}, READS, true, false, false},
     {DBK_ROUTE_CONSUMER, {"v1", "consumers", CONSUMER}, READS ", DELETE", true, false, true},
+    {DBK_ROUTE_START, {"v1", "consumers", CONSUMER, "start"}, "POST", false, true, false},
     {DBK_ROUTE_REWIND, {"v1", "consumers", CONSUMER, "rewind"}, "POST", false, true, false},
     {DBK_ROUTE_QUARANTINE, {"v1", "consumers", CONSUMER, "quarantine"}, READS, true, false, false},
     {DBK_ROUTE_RELEASE_MANY,

@@ -76,6 +76,10 @@ struct dbk_engine_ops {
     enum daybook_code (*rewind)(struct daybook_journal *j, const char *consumer,
                                 const struct daybook_operator *by, int64_t now_us,
                                 int64_t deadline_us, struct daybook_error *err);
+    /* CONFLICT where the consumer is registered. */
+    enum daybook_code (*start)(struct daybook_journal *j, const char *consumer,
+                               struct daybook_start start, const struct daybook_operator *by,
+                               int64_t now_us, int64_t deadline_us, struct daybook_error *err);
     enum daybook_code (*quarantine_list)(struct daybook_journal *j, const char *consumer,
                                          uint64_t after_position,
                                          enum daybook_quarantine_reason reason,

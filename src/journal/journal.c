@@ -267,6 +267,23 @@ void daybook_journal_submit(struct daybook_journal *journal, struct daybook_appe
 
 /* ---- claim and verdicts ---------------------------------------------------------------------- */
 
+static enum daybook_code check_start(struct daybook_start start, struct daybook_error *err)
+{
+    switch (start.kind) {
+    case DAYBOOK_START_OLDEST:
+    case DAYBOOK_START_NOW:
+        return DAYBOOK_OK;
+    case DAYBOOK_START_POSITION:
+    case DAYBOOK_START_TIME:
+        if (start.value >= 0) {
+            return DAYBOOK_OK;
+        }
+        break;
+    }
+    return dbk_fail(err, DAYBOOK_BAD_ARGUMENT,
+                    "a consumer starts at the oldest event, now, at a position or at a time");
+}
+
 static enum daybook_code check_claim(const struct daybook_claim *claim, struct daybook_error *err)
 {
     if (claim->events_max > DAYBOOK_CLAIM_EVENTS_MAX) {
@@ -278,19 +295,7 @@ static enum daybook_code check_claim(const struct daybook_claim *claim, struct d
         return dbk_fail(err, DAYBOOK_BAD_ARGUMENT, "a lease is 1 to %d ms, not %" PRIu32,
                         LEASE_MS_MAX, claim->lease_ms);
     }
-    switch (claim->start.kind) {
-    case DAYBOOK_START_OLDEST:
-    case DAYBOOK_START_NOW:
-        return DAYBOOK_OK;
-    case DAYBOOK_START_POSITION:
-    case DAYBOOK_START_TIME:
-        if (claim->start.value >= 0) {
-            return DAYBOOK_OK;
-        }
-        break;
-    }
-    return dbk_fail(err, DAYBOOK_BAD_ARGUMENT,
-                    "a consumer starts at the oldest event, now, at a position or at a time");
+    return check_start(claim->start, err);
 }
 
 static void empty_batch(struct daybook_batch *batch)
@@ -679,20 +684,30 @@ enum daybook_code daybook_journal_discard(struct daybook_journal *journal, const
                                        err);
 }
 
+/* What retire, rewind and start have in common. */
+static enum daybook_code check_act_on_consumer(struct daybook_journal *journal,
+                                               const char *consumer,
+                                               const struct daybook_operator *by, int64_t now_us,
+                                               int64_t deadline_us, struct daybook_operator *ret,
+                                               struct daybook_error *err)
+{
+    enum daybook_code code = check_call(journal, consumer, now_us, err);
+
+    if (code == DAYBOOK_OK) {
+        code = check_operator(by, ret, err);
+    }
+    return code == DAYBOOK_OK ? check_deadline(journal, deadline_us, err) : code;
+}
+
 enum daybook_code daybook_journal_retire(struct daybook_journal *journal, const char *consumer,
                                          enum daybook_force force,
                                          const struct daybook_operator *by, int64_t now_us,
                                          int64_t deadline_us, struct daybook_error *err)
 {
     struct daybook_operator checked = {{NULL, 0}, {NULL, 0}};
-    enum daybook_code code = check_call(journal, consumer, now_us, err);
+    enum daybook_code code =
+        check_act_on_consumer(journal, consumer, by, now_us, deadline_us, &checked, err);
 
-    if (code == DAYBOOK_OK) {
-        code = check_operator(by, &checked, err);
-    }
-    if (code == DAYBOOK_OK) {
-        code = check_deadline(journal, deadline_us, err);
-    }
     if (code != DAYBOOK_OK) {
         return code;
     }
@@ -706,20 +721,35 @@ enum daybook_code daybook_journal_rewind(struct daybook_journal *journal, const 
                                          int64_t deadline_us, struct daybook_error *err)
 {
     struct daybook_operator checked = {{NULL, 0}, {NULL, 0}};
-    enum daybook_code code = check_call(journal, consumer, now_us, err);
+    enum daybook_code code =
+        check_act_on_consumer(journal, consumer, by, now_us, deadline_us, &checked, err);
 
-    if (code == DAYBOOK_OK) {
-        code = check_operator(by, &checked, err);
-    }
-    if (code == DAYBOOK_OK) {
-        code = check_deadline(journal, deadline_us, err);
-    }
     if (code != DAYBOOK_OK) {
         return code;
     }
     return journal->ops->rewind == NULL
                ? cannot(journal, err)
                : journal->ops->rewind(journal, consumer, &checked, now_us, deadline_us, err);
+}
+
+enum daybook_code daybook_journal_start(struct daybook_journal *journal, const char *consumer,
+                                        struct daybook_start start,
+                                        const struct daybook_operator *by, int64_t now_us,
+                                        int64_t deadline_us, struct daybook_error *err)
+{
+    struct daybook_operator checked = {{NULL, 0}, {NULL, 0}};
+    enum daybook_code code =
+        check_act_on_consumer(journal, consumer, by, now_us, deadline_us, &checked, err);
+
+    if (code == DAYBOOK_OK) {
+        code = check_start(start, err);
+    }
+    if (code != DAYBOOK_OK) {
+        return code;
+    }
+    return journal->ops->start == NULL
+               ? cannot(journal, err)
+               : journal->ops->start(journal, consumer, start, &checked, now_us, deadline_us, err);
 }
 
 enum daybook_code daybook_journal_quarantine_list(struct daybook_journal *journal,

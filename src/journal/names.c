@@ -54,6 +54,8 @@ const char *daybook_standing_name(enum daybook_standing standing)
 const char *daybook_operation_kind_name(enum daybook_operation_kind kind)
 {
     switch (kind) {
+    case DAYBOOK_OPERATION_START:
+        return "start";
     case DAYBOOK_OPERATION_RELEASE:
         return "release";
     case DAYBOOK_OPERATION_DISCARD:

@@ -49,6 +49,7 @@ enum kind {
     OP_DISCARD,
     OP_RETIRE,
     OP_REWIND,
+    OP_START,
     OP_ROT,
     OP_POWER,
     OP_KINDS
@@ -73,6 +74,7 @@ static const struct {
     [OP_DISCARD] = {"discard", 2},
     [OP_RETIRE] = {"retire", 1},
     [OP_REWIND] = {"rewind", 2},
+    [OP_START] = {"start", 2},
     [OP_ROT] = {"rot", 2},
     [OP_POWER] = {"power", 2},
 };
@@ -231,6 +233,7 @@ static void compare_consumer(struct pair *p, const char *name)
     (void)equal(p, "oldest_unresolved_age", o.oldest_unresolved_age_us, s.oldest_unresolved_age_us);
     (void)equal(p, "last_claim_at", o.last_claim_at_us, s.last_claim_at_us);
     (void)equal(p, "start", (int64_t)o.start, (int64_t)s.start);
+    (void)equal(p, "start_at", o.start_at_us, s.start_at_us);
     (void)equal(p, "newer_version", (int64_t)o.newer_version, (int64_t)s.newer_version);
     for (unsigned i = 0; i < DAYBOOK_QUARANTINE_REASONS; i++) {
         (void)equal(p, "quarantines", (int64_t)o.quarantined_total[i],
@@ -895,6 +898,11 @@ static void do_operate(struct pair *p, const struct op *op)
 
         (void)equal_codes(p, "retire", retire(p->oracle, consumer, force),
                           retire(p->subject, consumer, force));
+    } else if (op->kind == OP_START) {
+        struct daybook_start start = draw_start(p, op->c);
+
+        (void)equal_codes(p, "start", start_consumer(p->oracle, consumer, start),
+                          start_consumer(p->subject, consumer, start));
     } else {
         (void)equal_codes(p, "rewind", rewind_consumer(p->oracle, consumer),
                           rewind_consumer(p->subject, consumer));
@@ -975,6 +983,7 @@ static void do_usual_op(struct pair *p, const struct op *op)
     case OP_DISCARD:
     case OP_RETIRE:
     case OP_REWIND:
+    case OP_START:
         do_operate(p, op);
         break;
     case OP_ROT:
@@ -990,7 +999,7 @@ static void do_usual_op(struct pair *p, const struct op *op)
 static void operate_and_die(struct pair *p, const struct op *op)
 {
     static const enum kind mortal[] = {OP_CLAIM,   OP_ACK,    OP_QUARANTINE, OP_RELEASE,
-                                       OP_DISCARD, OP_RETIRE, OP_REWIND};
+                                       OP_DISCARD, OP_RETIRE, OP_REWIND,     OP_START};
     struct daybook_journal *landed = NULL;
     struct op dying = *op;
 

@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Section 3, operators' operations: release, discard, retire, rewind, their trail (O1), and export.
+ * Section 3, operators' operations: start, release, discard, retire, rewind, their trail (O1), and export.
  */
 #include "contract/contract.h"
+
+static struct daybook_start starts(enum daybook_start_kind kind, int64_t value)
+{
+    return (struct daybook_start){.kind = kind, .value = value};
+}
 
 static void test_O1_what_operators_do_is_in_the_trail(struct contract_world *world)
 {
@@ -60,6 +65,88 @@ static void test_O1_the_trail_outlives_the_file_it_was_written_in(struct contrac
     assert_string_equal(ops[0].consumer, "billing");
     assert_string_equal(ops[0].who, "ada");
     assert_string_equal(ops[0].why, "looked at it");
+}
+
+static void test_O1_start_registers_a_consumer_before_anybody_delivers_for_it(
+    struct contract_world *world)
+{
+    static struct daybook_operation ops[2];
+    size_t count = 0;
+
+    need_lists(world);
+    put_many(world, "e", 3, NULL);
+    assert_code(DAYBOOK_OK, start_consumer(world, "late", starts(DAYBOOK_START_POSITION, 2)));
+    world_reopen(world, CONTRACT_KILLED); /* K7: it is durable before it is answered */
+    assert_true(figures(world, "late").registered);
+    assert_int_equal(figures(world, "late").start, 2);
+    assert_int_equal(figures(world, "late").pending, 2);
+    assert_code(DAYBOOK_OK,
+                daybook_journal_operations(world->journal, 0, ops, 2, &count, &world->err));
+    assert_int_equal(count, 1);
+    assert_int_equal(ops[0].kind, DAYBOOK_OPERATION_START);
+    assert_string_equal(ops[0].consumer, "late");
+    assert_string_equal(ops[0].who, "ada");
+    assert_string_equal(ops[0].why, "looked at it");
+    assert_int_equal(ops[0].at_us, WORLD_START_US);
+    /* C1: what the first claim asks for counts for nothing once it is registered. */
+    assert_int_equal(claim(world, "late", 9), 2);
+    assert_string_equal(ids(world), "e2 e3");
+}
+
+static void test_C1b_what_is_kept_for_a_started_consumer_is_not_given_up(
+    struct contract_world *world)
+{
+    need_operators(world);
+    put_many(world, "e", 2, NULL);
+    assert_code(DAYBOOK_OK, start_consumer(world, "late", starts(DAYBOOK_START_OLDEST, 0)));
+    assert_int_equal(deliver_all(world, "billing"), 2);
+    pass(world, 2 * HOUR_US);
+    assert_int_equal(maintain(world), 0);
+    assert_int_equal(deliver_all(world, "late"), 2);
+    assert_int_equal(maintain(world), 2);
+}
+
+static void test_C1_a_started_consumer_waits_for_its_time(struct contract_world *world)
+{
+    need_operators(world);
+    (void)put(world, "before", "k1");
+    assert_code(DAYBOOK_OK,
+                start_consumer(world, "late", starts(DAYBOOK_START_TIME, world->now_us + HOUR_US)));
+    assert_true(figures(world, "late").start == UINT64_MAX);
+    assert_true(figures(world, "late").start_at_us == world->now_us + HOUR_US);
+    pass(world, 2 * HOUR_US);
+    (void)put(world, "after", "k2");
+    assert_int_equal(figures(world, "late").start, 2);
+    assert_true(figures(world, "late").start_at_us == DAYBOOK_TIME_UNSET);
+    assert_int_equal(claim(world, "late", 9), 1);
+    assert_string_equal(ids(world), "after");
+}
+
+static void test_C1_start_is_for_a_consumer_that_is_new_to_the_journal(struct contract_world *world)
+{
+    static struct daybook_operation ops[4];
+    size_t count = 0;
+
+    need_lists(world);
+    put_many(world, "e", 2, NULL);
+    enrol(world, "billing");
+    assert_code(DAYBOOK_CONFLICT, start_consumer(world, "billing", starts(DAYBOOK_START_NOW, 0)));
+    assert_int_equal(figures(world, "billing").pending, 2);
+    assert_code(DAYBOOK_BAD_ARGUMENT,
+                start_consumer(world, "other", starts(DAYBOOK_START_POSITION, -1)));
+    assert_code(DAYBOOK_BAD_ARGUMENT, start_consumer(world, "No", starts(DAYBOOK_START_NOW, 0)));
+    assert_int_equal(journal_figures(world).consumers, 1);
+    /* One that was retired is new again. */
+    assert_code(DAYBOOK_OK, retire(world, "billing", DAYBOOK_FORCE_NO));
+    assert_code(DAYBOOK_OK, start_consumer(world, "billing", starts(DAYBOOK_START_NOW, 0)));
+    assert_int_equal(figures(world, "billing").pending, 0);
+    world_reopen(world, CONTRACT_KILLED);
+    assert_code(DAYBOOK_OK,
+                daybook_journal_operations(world->journal, 0, ops, 4, &count, &world->err));
+    assert_int_equal(count, 2);
+    assert_int_equal(ops[0].kind, DAYBOOK_OPERATION_START);
+    assert_int_equal(ops[1].kind, DAYBOOK_OPERATION_RETIRE);
+    assert_int_equal(ops[0].no, ops[1].no + 1);
 }
 
 static void test_O1_an_operation_that_fails_leaves_no_trail(struct contract_world *world)
@@ -338,6 +425,10 @@ static void test_O1_export_reads_every_retained_event_in_order(struct contract_w
 static struct contract_test tests[] = {
     TEST(test_O1_what_operators_do_is_in_the_trail),
     TEST(test_O1_the_trail_outlives_the_file_it_was_written_in),
+    TEST(test_O1_start_registers_a_consumer_before_anybody_delivers_for_it),
+    TEST(test_C1b_what_is_kept_for_a_started_consumer_is_not_given_up),
+    TEST(test_C1_a_started_consumer_waits_for_its_time),
+    TEST(test_C1_start_is_for_a_consumer_that_is_new_to_the_journal),
     TEST(test_O1_an_operation_that_fails_leaves_no_trail),
     TEST(test_S1_an_event_is_shown_with_what_it_is_to_each_consumer),
     TEST(test_C7_a_damaged_event_is_found_without_its_record),

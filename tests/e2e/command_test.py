@@ -105,7 +105,8 @@ def test_quarantine_usage():
                           ["quarantine", "release", "a", "--all"], ["quarantine", "discard", "a"],
                           ["quarantine", "discard", "--all", "--why", ""], ["quarantine", "list", "a"],
                           ["quarantine", "list", "--reason", "worse"], ["consumers"], ["consumers", "retire"],
-                          ["consumers", "list", "billing"], ["consumers", "rewind", "billing", "--force"],
+                          ["consumers", "list", "billing"], ["consumers", "start"],
+                          ["consumers", "rewind", "billing", "--from", "now"], ["consumers", "rewind", "billing", "--force"],
                           ["operations", "-n", "0"], ["stats", "--what"], ["stats", "--json=yes"],
                           ["check", "--config"], ["mint", "-n", "x"], ["completion"], ["completion", "fish"],
                           ["help", "nothing"], ["nothing"], ["mint", "one"], []):
@@ -152,6 +153,13 @@ def test_consumers():
         assert "warning" not in run(d, "stats")
         assert "not_found" in run(d, "consumers", "retire", "old", status=1)
         assert json.loads(run(d, "consumers", "rewind", "billing", "--json"))["status"] == "rewound"
+        assert run(d, "consumers", "start", "new", "--from", "2", "--why", "soon") == "started new at 2\n"
+        assert run(d, "consumers", "start", "wait", "--from", "2099-01-01T00:00:00Z").startswith(
+            "started wait at 2099-01-01T00:00:00")
+        rows = {l.split()[0]: l.split()[-1] for l in run(d, "consumers", "list").splitlines()[1:]}
+        assert rows["billing"] == "1" and rows["new"] == "2" and rows["wait"].startswith("2099-01-01T"), rows
+        assert "conflict" in run(d, "consumers", "start", "new", status=1)
+        assert "no start" in run(d, "consumers", "start", "more", "--from", "then", status=1)
 
 
 def test_stats_watch():
@@ -454,7 +462,7 @@ def test_completion():
                               stdout=subprocess.PIPE).stdout.decode().split()
     assert set(commands()) <= set(zsh("daybook", ""))
     assert zsh("daybook", "quarantine", "list", "--reason", "") == ["malformed", "rejected", "attempts_exhausted"]
-    assert zsh("daybook", "consumers", "") == ["list", "retire", "rewind"]
+    assert zsh("daybook", "consumers", "") == ["list", "start", "retire", "rewind"]
     assert "--json" in zsh("daybook", "stats", "-")
 
 

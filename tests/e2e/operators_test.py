@@ -247,6 +247,44 @@ def test_consumers_rewind_and_retire():
         assert [c["name"] for c in d.get("/v1/consumers")[2]["consumers"]] == ["billing"]
 
 
+def test_C1_a_consumer_is_started_ahead_of_its_daemon():
+    with daemon() as d:
+        d.start()
+        d.post([event(f"e{i}", subject=f"s{i}") for i in range(4)])
+        d.drained()
+        answer = act(d, "/v1/consumers/warehouse/start?from=3&why=new", **{"Daybook-Operator": "ada"})
+        assert answer[0] == 200 and answer[2] == {"status": "started", "consumer": "warehouse", "start": 3,
+                                                  "start_at": None}, answer
+        body = d.get("/v1/consumers/warehouse")[2]
+        assert body["registered"] and not body["running"] and body["pending"] == 2 and body["start"] == 3, body
+        assert act(d, "/v1/consumers/all/start")[2]["start"] == 1
+        assert act(d, "/v1/consumers/new/start?from=now")[2]["start"] == 5
+        body = act(d, "/v1/consumers/later/start?from=2099-01-01T00%3A00%3A00Z")[2]
+        assert body["start"] is None and body["start_at"].startswith("2099-01-01T00:00:00"), body
+        assert d.get("/v1/consumers/later")[2]["start_at"] == body["start_at"]
+        # Only for one that the journal does not know.
+        for name in ("warehouse", "billing"):
+            problem(act(d, f"/v1/consumers/{name}/start?from=now"), 409, "conflict")
+        problem(act(d, "/v1/consumers/x/start?from=yesterday"), 400, "bad_argument")
+        problem(act(d, "/v1/consumers/X/start"), 400, "bad_argument")
+        answer = d.get("/v1/consumers/x/start")
+        assert problem(answer, 405, "method_not_allowed") and answer[1]["Allow"] == "POST"
+        for name in ("all", "new", "later"):
+            assert d.request("DELETE", f"/v1/consumers/{name}?why=tried")[2]["status"] == "retired"
+        # Its daemon comes: it begins where it was started, not where the configuration says.
+        assert d.stop()[0] == 0
+        d.config["consumers"] = [CONSUMER, {**CONSUMER, "name": "warehouse", "start": "now", "sinks": [
+            {**LEDGER, "name": "w", "path": "warehouse.db"}]}]
+        d.start()
+        until("all is delivered", lambda: all(c["drained"] for c in d.stats()["consumers"]))
+        with sqlite3.connect(d.path("warehouse.db")) as database:
+            assert sorted(database.execute("select request_id from usage")) == [("e2",), ("e3",)]
+        ops = d.get("/v1/operations")[2]["operations"]
+        assert [(o["kind"], o["consumer"]) for o in ops if o["kind"] == "start"] == [
+            ("start", "later"), ("start", "new"), ("start", "all"), ("start", "warehouse")], ops
+        assert (ops[-1]["who"], ops[-1]["why"]) == ("ada (127.0.0.1)", "new"), ops
+
+
 def test_O1_the_trail_says_who_when_and_why():
     with daemon() as d:
         with_quarantined(d, 3)

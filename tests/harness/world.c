@@ -372,6 +372,15 @@ enum daybook_code rewind_consumer(struct contract_world *world, const char *cons
                                   &world->err);
 }
 
+enum daybook_code start_consumer(struct contract_world *world, const char *consumer,
+                                 struct daybook_start start)
+{
+    struct daybook_operator by = somebody();
+
+    return daybook_journal_start(world->journal, consumer, start, &by, world->now_us,
+                                 DAYBOOK_NO_DEADLINE, &world->err);
+}
+
 void need_operators(struct contract_world *world)
 {
     /* Nobody is registered, so an engine that can answers NOT_FOUND. */

@@ -151,6 +151,8 @@ enum daybook_code discard(struct contract_world *world, const char *consumer, co
 enum daybook_code retire(struct contract_world *world, const char *consumer,
                          enum daybook_force force);
 enum daybook_code rewind_consumer(struct contract_world *world, const char *consumer);
+enum daybook_code start_consumer(struct contract_world *world, const char *consumer,
+                                 struct daybook_start start);
 /* Ends the test as skipped where the engine does not offer operators' operations. */
 void need_operators(struct contract_world *world);
 /* The same for the trail and the list of what is quarantined. */

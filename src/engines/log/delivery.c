@@ -134,6 +134,33 @@ static uint64_t first_invisible(const struct dbk_log *log)
                                              : log->next_position;
 }
 
+enum daybook_code dbk_log_register(struct dbk_log *log, const char *consumer,
+                                   struct daybook_start start, uint64_t no,
+                                   const struct daybook_operator *by, int64_t now_us,
+                                   uint32_t *ret_id, struct daybook_error *err)
+{
+    struct dbk_admin_frame frame = {
+        .op = DBK_ADMIN_REGISTER,
+        .no = no,
+        .consumer = dbk_state_next_consumer_id(log->state),
+        .at_us = now_us,
+        .who = by->who,
+        .why = by->why,
+        .name = {consumer, strlen(consumer)},
+        .start = dbk_state_resolve_start(log->state, start, first_invisible(log)),
+    };
+    enum daybook_code code = dbk_state_register(log->state, frame.consumer, consumer, frame.start);
+    if (code != DAYBOOK_OK) {
+        return dbk_fail(err, code, "%s: consumer %s cannot be registered: %s", log->path, consumer,
+                        code == DAYBOOK_BUSY ? "64 are registered; retire one" : "out of memory");
+    }
+    dbk_stage_frame_staged(log, dbk_admin_frame_encode(dbk_stage_frame_room(log), &frame),
+                           DBK_WAIT_SYNCED);
+    log->open_stage->has_records = log->open_stage->has_records || no != 0;
+    *ret_id = frame.consumer;
+    return DAYBOOK_OK;
+}
+
 /* Registers the consumer unless it is (C1). OK: *ret_id is set, and the registration is durable. */
 static enum daybook_code ensure_registered(struct dbk_log *log, const struct daybook_claim *claim,
                                            int64_t now_us, int64_t deadline_us, uint32_t *ret_id,
@@ -152,26 +179,13 @@ static enum daybook_code ensure_registered(struct dbk_log *log, const struct day
     }
     *ret_id = dbk_state_consumer_id(log->state, claim->consumer);
     if (*ret_id == 0) {
-        uint32_t id = dbk_state_next_consumer_id(log->state);
-        struct dbk_start start =
-            dbk_state_resolve_start(log->state, claim->start, first_invisible(log));
-        code = dbk_state_register(log->state, id, claim->consumer, start);
+        const struct daybook_operator nobody = {{NULL, 0}, {NULL, 0}};
+        code =
+            dbk_log_register(log, claim->consumer, claim->start, 0, &nobody, now_us, ret_id, err);
         if (code != DAYBOOK_OK) {
             dbk_stage_unlock(log);
-            return dbk_fail(
-                err, code, "%s: consumer %s cannot be registered: %s", log->path, claim->consumer,
-                code == DAYBOOK_BUSY ? "64 are registered; retire one" : "out of memory");
+            return code;
         }
-        struct dbk_admin_frame frame = {
-            .op = DBK_ADMIN_REGISTER,
-            .consumer = id,
-            .at_us = now_us,
-            .name = {claim->consumer, strlen(claim->consumer)},
-            .start = start,
-        };
-        dbk_stage_frame_staged(log, dbk_admin_frame_encode(dbk_stage_frame_room(log), &frame),
-                               DBK_WAIT_SYNCED);
-        *ret_id = id;
     }
     return dbk_stage_unlock_and_wait(log, DBK_WAIT_SYNCED, deadline_us, err);
 }

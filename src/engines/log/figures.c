@@ -81,6 +81,7 @@ static void stats_of_nobody(struct dbk_state *s, int64_t now_us, struct daybook_
     ret->oldest_pending_age_us = age(s->stored_count, least, now_us);
     ret->oldest_unresolved_age_us = ret->oldest_pending_age_us;
     ret->start = 0;
+    ret->start_at_us = DAYBOOK_TIME_UNSET;
     ret->newer_version = s->newer_count;
 }
 
@@ -129,6 +130,7 @@ void dbk_state_consumer_stats(struct dbk_state *state, uint32_t consumer, int64_
                                         ? ret->oldest_pending_age_us
                                         : age(unresolved, unresolved_least, now_us);
     ret->start = c->start;
+    ret->start_at_us = c->start_time_us;
     ret->newer_version = newer;
 }
 

@@ -678,6 +678,7 @@ const struct dbk_engine_ops dbk_log_ops = {
     .discard = dbk_log_discard,
     .retire = dbk_log_retire,
     .rewind = dbk_log_rewind,
+    .start = dbk_log_start,
     .find = dbk_log_find,
     .quarantine_list = dbk_log_quarantine_list,
     .operations = dbk_log_operations,

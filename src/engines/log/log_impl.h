@@ -6,7 +6,7 @@
  *   append.c    submit, append, append queues: from an event to a staged frame to an answer
  *   commit.c    the stage and the group commit: what is staged is written, synced, published
  *   delivery.c  claims, verdicts, registration: decided, staged and applied under one hold
- *   operators.c release, discard, retire, rewind, their trail, what is quarantined
+ *   operators.c start, release, discard, retire, rewind, their trail, what is quarantined
  *   segment.c   files: preparation ahead, the table of open files, trimming
  *   housekeep.c what happens on its own time: preparation, the 100 ms sync, the NOTE, trimming
  *   scan.c      reading a directory's log group by group, and the rule of the tail
@@ -371,6 +371,13 @@ enum daybook_code dbk_log_quarantine(struct daybook_journal *j, const char *cons
                                      int64_t deadline_us, struct daybook_error *err);
 enum daybook_code dbk_log_maintain(struct daybook_journal *j, int64_t now_us, int64_t deadline_us,
                                    uint64_t *ret_pruned, struct daybook_error *err);
+/* [state+stage] Registers a consumer that is not registered and stages the frame that says so; the caller waits
+ * for its sync. `no`: of the operation that does it; 0: a claim, which is none of the trail, with an empty `by`.
+ * Returns OK; BUSY; NO_MEMORY. */
+enum daybook_code dbk_log_register(struct dbk_log *log, const char *consumer,
+                                   struct daybook_start start, uint64_t no,
+                                   const struct daybook_operator *by, int64_t now_us,
+                                   uint32_t *ret_id, struct daybook_error *err);
 /* [state] Remembers when a consumer claimed last, for its figures. */
 void dbk_log_note_claim(struct dbk_log *log, uint32_t consumer, int64_t now_us);
 /* [state] Events that this consumer quarantined, durably (S4). */
@@ -412,6 +419,9 @@ enum daybook_code dbk_log_retire(struct daybook_journal *j, const char *consumer
 enum daybook_code dbk_log_rewind(struct daybook_journal *j, const char *consumer,
                                  const struct daybook_operator *by, int64_t now_us,
                                  int64_t deadline_us, struct daybook_error *err);
+enum daybook_code dbk_log_start(struct daybook_journal *j, const char *consumer,
+                                struct daybook_start start, const struct daybook_operator *by,
+                                int64_t now_us, int64_t deadline_us, struct daybook_error *err);
 enum daybook_code dbk_log_quarantine_list(struct daybook_journal *j, const char *consumer,
                                           uint64_t after_position,
                                           enum daybook_quarantine_reason reason,

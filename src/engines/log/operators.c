@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What operators do (O1): release, discard, retire and rewind, each one ADMIN frame that is synced before
+ * What operators do (O1): start, release, discard, retire and rewind, each one ADMIN frame that is synced before
  * it is answered and stays in the trail; the list of what is quarantined, with the destination's words;
  * one event by its id.
  * Run by any thread.
@@ -241,6 +241,32 @@ enum daybook_code dbk_log_rewind(struct daybook_journal *j, const char *consumer
 {
     struct act act = {.op = DBK_ADMIN_REWIND, .consumer = consumer, .by = by, .now_us = now_us};
     return perform(dbk_log_of(j), &act, deadline_us, err);
+}
+
+enum daybook_code dbk_log_start(struct daybook_journal *j, const char *consumer,
+                                struct daybook_start start, const struct daybook_operator *by,
+                                int64_t now_us, int64_t deadline_us, struct daybook_error *err)
+{
+    struct dbk_log *log = dbk_log_of(j);
+    const struct daybook_operator kept = {cut(by->who, DAYBOOK_WHO_BYTES_MAX),
+                                          cut(by->why, DAYBOOK_WHY_BYTES_MAX)};
+    enum daybook_code code =
+        dbk_stage_lock_with_room(log, DBK_ADMIN_FRAME_BYTES_MAX, DBK_OF_CALLERS, deadline_us, err);
+    if (code != DAYBOOK_OK) {
+        return code;
+    }
+    uint32_t id = dbk_state_consumer_id(log->state, consumer);
+    code =
+        id != 0
+            ? dbk_fail(err, DAYBOOK_CONFLICT,
+                       "consumer %s is registered already: where it started stands", consumer)
+            : dbk_log_register(log, consumer, start, log->places.next_no, &kept, now_us, &id, err);
+    if (code != DAYBOOK_OK) {
+        dbk_stage_unlock(log);
+        return code;
+    }
+    log->places.next_no++;
+    return dbk_stage_unlock_and_wait(log, DBK_WAIT_SYNCED, deadline_us, err);
 }
 
 /* ---- reading what was noted ----------------------------------------------------------------------- */

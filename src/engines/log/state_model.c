@@ -865,11 +865,13 @@ void m_figures(struct m_model *m, uint32_t consumer, int64_t now,
     memset(ret, 0, sizeof *ret);
     ret->oldest_pending_age_us = -1;
     ret->oldest_unresolved_age_us = -1;
+    ret->start_at_us = DAYBOOK_TIME_UNSET;
     *ret_next_expiry = DAYBOOK_NO_DEADLINE;
     if (c != NULL) {
         set_clock(m, c, now);
         ret->registered = true;
         ret->start = c->start_time == DAYBOOK_TIME_UNSET ? c->start : UINT64_MAX;
+        ret->start_at_us = c->start_time;
     }
     for (uint32_t i = 0; i < m->count; i++) {
         int64_t observed = m->events[i].meta.observed_at_us;

@@ -316,6 +316,7 @@ static void compare_figures(struct world *w, uint32_t consumer, int64_t now)
     assert_int_equal(is.oldest_pending_age_us, should.oldest_pending_age_us);
     assert_int_equal(is.oldest_unresolved_age_us, should.oldest_unresolved_age_us);
     assert_int_equal(is.start, should.start);
+    assert_true(is.start_at_us == should.start_at_us);
     assert_int_equal(is.newer_version, should.newer_version);
     if (should.registered) {
         assert_int_equal(dbk_state_next_expiry(w->s, consumer), next_expiry);

@@ -43,24 +43,23 @@ static void set_start(const struct dbk_model *m, struct model_consumer *consumer
     consumer->start_at_us = start.value;
 }
 
-static enum daybook_code register_consumer(struct dbk_model *m, const struct daybook_claim *claim,
-                                           struct daybook_error *err)
+enum daybook_code dbk_model_register(struct dbk_model *m, const char *name,
+                                     struct daybook_start start, struct daybook_error *err)
 {
     struct model_consumer *consumer = &m->consumers[m->consumer_count];
     size_t room = m->event_room == 0 ? 1 : m->event_room;
 
     if (m->consumer_count == DAYBOOK_CONSUMERS_MAX) {
         return dbk_fail(err, DAYBOOK_BUSY, "consumer %s: %u consumers are registered; retire one",
-                        claim->consumer, DAYBOOK_CONSUMERS_MAX);
+                        name, DAYBOOK_CONSUMERS_MAX);
     }
     *consumer = (struct model_consumer){.last_claim_at = DAYBOOK_TIME_UNSET};
     consumer->marks = calloc(room, sizeof *consumer->marks);
     if (consumer->marks == NULL) {
-        return dbk_fail(err, DAYBOOK_BACKEND, "consumer %s: no memory to register it",
-                        claim->consumer);
+        return dbk_fail(err, DAYBOOK_BACKEND, "consumer %s: no memory to register it", name);
     }
-    memcpy(consumer->name, claim->consumer, strlen(claim->consumer) + 1);
-    set_start(m, consumer, claim->start);
+    memcpy(consumer->name, name, strlen(name) + 1);
+    set_start(m, consumer, start);
     m->consumer_count++;
     for (size_t i = 0; i < m->event_count; i++) {
         if (!dbk_model_before_start(m, m->consumer_count - 1, i)) {
@@ -223,7 +222,7 @@ enum daybook_code dbk_model_claim(struct dbk_model *m, const struct daybook_clai
 
     dbk_model_batch_clear(batch);
     if (c == SEARCH_NONE) {
-        enum daybook_code code = register_consumer(m, claim, err);
+        enum daybook_code code = dbk_model_register(m, claim->consumer, claim->start, err);
 
         if (code != DAYBOOK_OK) {
             return code;

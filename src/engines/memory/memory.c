@@ -421,6 +421,21 @@ static enum daybook_code memory_rewind(struct daybook_journal *j, const char *co
     return code;
 }
 
+static enum daybook_code memory_start(struct daybook_journal *j, const char *consumer,
+                                      struct daybook_start start, const struct daybook_operator *by,
+                                      int64_t now_us, int64_t deadline_us,
+                                      struct daybook_error *err)
+{
+    struct memory_journal *m = memory_of(j);
+    enum daybook_code code;
+
+    (void)deadline_us;
+    dbk_mutex_lock(&m->mutex);
+    code = dbk_model_start(m->model, consumer, start, by, now_us, err);
+    dbk_mutex_unlock(&m->mutex);
+    return code;
+}
+
 static enum daybook_code memory_quarantine_list(struct daybook_journal *j, const char *consumer,
                                                 uint64_t after_position,
                                                 enum daybook_quarantine_reason reason,
@@ -527,6 +542,7 @@ static const struct dbk_engine_ops memory_ops = {
     .discard = memory_discard,
     .retire = memory_retire,
     .rewind = memory_rewind,
+    .start = memory_start,
     .find = memory_find,
     .quarantine_list = memory_quarantine_list,
     .operations = memory_operations,

@@ -117,6 +117,9 @@ bool dbk_model_before_start(const struct dbk_model *model, size_t consumer, size
 bool dbk_model_resolved_by(const struct dbk_model *model, size_t consumer, size_t event);
 bool dbk_model_quarantined_by_any(const struct dbk_model *model, size_t event);
 
+/* Registers a name that is not registered. Returns OK; BUSY; BACKEND (no memory). */
+enum daybook_code dbk_model_register(struct dbk_model *model, const char *name,
+                                     struct daybook_start start, struct daybook_error *err);
 void dbk_model_forget(struct dbk_model *model, size_t event, enum model_forget kind);
 /* To be called whenever a consumer has resolved the event, or a consumer came or went: it may count as
  * delivered now, and if somebody discarded it, it is forgotten. Returns whether it was. */

@@ -232,6 +232,26 @@ enum daybook_code dbk_model_rewind(struct dbk_model *m, const char *consumer,
     return DAYBOOK_OK;
 }
 
+enum daybook_code dbk_model_start(struct dbk_model *m, const char *consumer,
+                                  struct daybook_start start, const struct daybook_operator *by,
+                                  int64_t now_us, struct daybook_error *err)
+{
+    enum daybook_code code;
+
+    if (dbk_model_find_consumer(m, consumer) != SEARCH_NONE) {
+        return dbk_fail(err, DAYBOOK_CONFLICT,
+                        "consumer %s is registered already: where it started stands", consumer);
+    }
+    if (!reserve_trail(m)) {
+        return no_memory(err);
+    }
+    code = dbk_model_register(m, consumer, start, err);
+    if (code == DAYBOOK_OK) {
+        record(m, DAYBOOK_OPERATION_START, consumer, NULL, by, now_us);
+    }
+    return code;
+}
+
 static void fill_entry(const struct model_event *event, const struct model_mark *mark,
                        struct daybook_quarantine_entry *ret)
 {

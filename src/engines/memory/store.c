@@ -780,11 +780,13 @@ void dbk_model_consumer_stats(const struct dbk_model *m, const char *consumer, i
     *ret = (struct daybook_consumer_stats){.registered = c != SEARCH_NONE,
                                            .oldest_pending_age_us = -1,
                                            .oldest_unresolved_age_us = -1,
-                                           .last_claim_at_us = DAYBOOK_TIME_UNSET};
+                                           .last_claim_at_us = DAYBOOK_TIME_UNSET,
+                                           .start_at_us = DAYBOOK_TIME_UNSET};
     dbk_assert(strlen(consumer) < sizeof ret->name);
     memcpy(ret->name, consumer, strlen(consumer) + 1);
     if (c != SEARCH_NONE) {
         ret->start = m->consumers[c].start;
+        ret->start_at_us = m->consumers[c].start_at_us;
         ret->last_claim_at_us = m->consumers[c].last_claim_at;
         memcpy(ret->quarantined_total, m->consumers[c].quarantined_total,
                sizeof ret->quarantined_total);
