@@ -252,6 +252,10 @@ struct daybook_consumer_stats {
     uint64_t pending;
     uint64_t in_flight;
     uint64_t quarantined;
+    /** What the journal keeps for it, alone or among others: pending, in flight and quarantined. 0 while it is
+     * not registered. */
+    uint64_t held_events;
+    uint64_t held_bytes;              /**< names and records of these */
     int64_t oldest_pending_age_us;    /**< -1: none pending */
     int64_t oldest_unresolved_age_us; /**< leased events too (S3); -1: none */
     int64_t

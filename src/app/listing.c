@@ -208,7 +208,9 @@ void dbk_consumer_json(struct dbk_text *text, const struct daybook_consumer_stat
     dbk_text_printf(text, ",\"drained\":%s,\"last_claim_at\":", stats->drained ? "true" : "false");
     dbk_text_json_time(text, stats->last_claim_at_us);
     dbk_text_printf(text, ",\"registered\":%s,", stats->registered ? "true" : "false");
-    member(text, "held_events", stats->pending + stats->in_flight + stats->quarantined);
+    member(text, "held_events", stats->held_events);
+    dbk_text_char(text, ',');
+    member(text, "held_bytes", stats->held_bytes);
     dbk_text_char(text, ',');
     member(text, "newer_version", stats->newer_version);
     dbk_text_char(text, ',');

@@ -205,6 +205,7 @@ enum consumer_gauge {
     G_IN_FLIGHT,
     G_QUARANTINED,
     G_HELD,
+    G_HELD_BYTES,
     G_NEWER,
     G_PENDING_AGE,
     G_UNRESOLVED_AGE
@@ -220,7 +221,9 @@ static double gauge_of(const struct daybook_consumer_stats *s, enum consumer_gau
     case G_QUARANTINED:
         return (double)s->quarantined;
     case G_HELD:
-        return (double)(s->pending + s->in_flight + s->quarantined);
+        return (double)s->held_events;
+    case G_HELD_BYTES:
+        return (double)s->held_bytes;
     case G_NEWER:
         return (double)s->newer_version;
     case G_PENDING_AGE:
@@ -257,6 +260,7 @@ static void write_consumers(struct dbk_text *text, const struct dbk_metrics_page
         {"daybook_in_flight", "Events under a live lease.", G_IN_FLIGHT},
         {"daybook_quarantined_events", "Events set aside.", G_QUARANTINED},
         {"daybook_held_events", "Events that the journal keeps for this consumer.", G_HELD},
+        {"daybook_held_bytes", "Bytes of names and records of these.", G_HELD_BYTES},
         {"daybook_newer_version_events", "Events that only a newer build can deliver.", G_NEWER},
         {"daybook_oldest_pending_age_seconds", "Age of the oldest pending event, 0 when none.",
          G_PENDING_AGE},

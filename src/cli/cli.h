@@ -109,6 +109,10 @@ enum cli_status cli_finish_output(void);
 /* Text that somebody sent, for a terminal: nothing in it may steer that. */
 void cli_print_plain(FILE *to, const char *text);
 
+/* A number of bytes with its unit, as people read it: 1536 becomes 1.5 KiB. `buf`: CLI_BYTES_TEXT. */
+#define CLI_BYTES_TEXT 32u
+const char *cli_bytes_text(uint64_t bytes, char *buf);
+
 /* A whole number in decimal. */
 bool cli_number(const char *text, uint64_t *ret);
 

@@ -27,15 +27,17 @@ static void print_row(struct daybook_bytes c)
     char last[TIME_BYTES];
     struct daybook_bytes age = cli_member(c, "oldest_unresolved_age_seconds");
     char start[TIME_BYTES];
+    char bytes[CLI_BYTES_TEXT];
     bool has_age = age.len > 0 && age.data[0] != 'n';
     (void)cli_member_text(c, "last_claim_at", last, sizeof last);
-    printf("%-22s %-7s %10" PRIu64 " %10" PRIu64 " %12" PRIu64 " %10" PRIu64 " %14.*s  %-27s %s\n",
-           cli_member_text(c, "name", name, sizeof name),
-           cli_member_true(c, "running") ? "yes" : "NO", cli_member_number(c, "pending"),
-           cli_member_number(c, "in_flight"), cli_member_number(c, "quarantined"),
-           cli_member_number(c, "held_events"), has_age ? (int)age.len : 1,
-           has_age ? age.data : "-", last[0] != '\0' ? last : "-",
-           start_of(c, start, sizeof start));
+    printf(
+        "%-22s %-7s %10" PRIu64 " %10" PRIu64 " %12" PRIu64 " %10" PRIu64
+        " %10s %14.*s  %-27s %s\n",
+        cli_member_text(c, "name", name, sizeof name), cli_member_true(c, "running") ? "yes" : "NO",
+        cli_member_number(c, "pending"), cli_member_number(c, "in_flight"),
+        cli_member_number(c, "quarantined"), cli_member_number(c, "held_events"),
+        cli_bytes_text(cli_member_number(c, "held_bytes"), bytes), has_age ? (int)age.len : 1,
+        has_age ? age.data : "-", last[0] != '\0' ? last : "-", start_of(c, start, sizeof start));
 }
 
 static enum cli_status list(struct cli_client *client, bool json)
@@ -49,8 +51,9 @@ static enum cli_status list(struct cli_client *client, bool json)
     if (status == CLI_DONE && json) {
         (void)fwrite(body.data, 1, body.len, stdout);
     } else if (status == CLI_DONE) {
-        printf("%-22s %-7s %10s %10s %12s %10s %14s  %-27s %s\n", "consumer", "runs", "pending",
-               "in flight", "quarantined", "held", "oldest (s)", "last claim", "start");
+        printf("%-22s %-7s %10s %10s %12s %10s %10s %14s  %-27s %s\n", "consumer", "runs",
+               "pending", "in flight", "quarantined", "held", "bytes", "oldest (s)", "last claim",
+               "start");
         if (dbk_json_walk_init(&walk, cli_member(body, "consumers"))) {
             while (dbk_json_walk_next(&walk, &item)) {
                 print_row(item.value);

@@ -48,6 +48,19 @@ enum cli_status cli_status_of(enum daybook_code code)
     return code == DAYBOOK_BAD_CONFIG || code == DAYBOOK_BAD_ARGUMENT ? CLI_USAGE : CLI_FAILED;
 }
 
+const char *cli_bytes_text(uint64_t bytes, char *buf)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    double value = (double)bytes;
+    size_t unit = 0;
+    while (value >= 1024 && unit + 1 < sizeof units / sizeof units[0]) {
+        value /= 1024;
+        unit++;
+    }
+    (void)snprintf(buf, CLI_BYTES_TEXT, "%.*f %s", unit == 0 ? 0 : 1, value, units[unit]);
+    return buf;
+}
+
 enum cli_status cli_finish_output(void)
 {
     if (fflush(stdout) != 0 || ferror(stdout)) {

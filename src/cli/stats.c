@@ -11,17 +11,10 @@
 
 #define TEXT_BYTES 256u
 
-/* A number with its unit, as people read it: 1536 -> 1.5 KiB. */
 static void print_bytes(const char *name, uint64_t bytes)
 {
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-    double value = (double)bytes;
-    size_t unit = 0;
-    while (value >= 1024 && unit + 1 < sizeof units / sizeof units[0]) {
-        value /= 1024;
-        unit++;
-    }
-    printf("  %-16s %.*f %s\n", name, unit == 0 ? 0 : 1, value, units[unit]);
+    char text[CLI_BYTES_TEXT];
+    printf("  %-16s %s\n", name, cli_bytes_text(bytes, text));
 }
 
 static void print_journal(struct daybook_bytes journal)
@@ -111,9 +104,11 @@ static void print_warnings(struct daybook_bytes body)
         uint64_t newer = cli_member_number(item.value, "newer_version");
         if (!cli_member_true(item.value, "running") && cli_member_true(item.value, "registered") &&
             held > 0) {
+            char bytes[CLI_BYTES_TEXT];
             printf("\nwarning: this daemon does not run %s, and %" PRIu64
-                   " events are kept for it: run it, or `daybook consumers retire %s`\n",
-                   name, held, name);
+                   " events (%s) are kept for it: run it, or `daybook consumers retire %s`\n",
+                   name, held, cli_bytes_text(cli_member_number(item.value, "held_bytes"), bytes),
+                   name);
         }
         if (newer > 0) {
             printf("\nwarning: %" PRIu64

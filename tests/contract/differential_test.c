@@ -228,6 +228,8 @@ static void compare_consumer(struct pair *p, const char *name)
     (void)equal(p, "pending", (int64_t)o.pending, (int64_t)s.pending);
     (void)equal(p, "in_flight", (int64_t)o.in_flight, (int64_t)s.in_flight);
     (void)equal(p, "quarantined", (int64_t)o.quarantined, (int64_t)s.quarantined);
+    (void)equal(p, "held_events", (int64_t)o.held_events, (int64_t)s.held_events);
+    (void)equal(p, "held_bytes", (int64_t)o.held_bytes, (int64_t)s.held_bytes);
     (void)equal(p, "drained", o.drained, s.drained);
     (void)equal(p, "oldest_pending_age", o.oldest_pending_age_us, s.oldest_pending_age_us);
     (void)equal(p, "oldest_unresolved_age", o.oldest_unresolved_age_us, s.oldest_unresolved_age_us);

@@ -23,6 +23,32 @@ static void test_S1_each_unresolved_event_counts_once(struct contract_world *wor
     assert_int_equal(s.pending, 3);
 }
 
+static void test_S1_what_is_held_for_a_consumer_is_what_it_has_not_resolved(
+    struct contract_world *world)
+{
+    uint64_t one;
+
+    put_many(world, "e", 3, NULL);
+    one = journal_figures(world).stored_bytes / 3;
+    assert_int_equal(figures(world, "billing").held_events, 0); /* nothing, while nobody is there */
+    assert_int_equal(figures(world, "billing").held_bytes, 0);
+    enrol(world, "billing");
+    enrol(world, "audit");
+    assert_int_equal(figures(world, "billing").held_bytes, 3 * one);
+    ack_next(world, "billing", "e1");
+    quarantine_next(world, "billing", "e2");
+    (void)claim_one(world, "billing"); /* in flight */
+    world_reopen(world, CONTRACT_KILLED);
+    assert_int_equal(figures(world, "billing").held_events, 2);
+    assert_int_equal(figures(world, "billing").held_bytes, 2 * one);
+    assert_int_equal(figures(world, "audit").held_events, 3);
+    assert_int_equal(figures(world, "audit").held_bytes, 3 * one);
+    (void)put(world, "e4", "k");
+    ack_next(world, "audit", "e1");
+    assert_int_equal(figures(world, "audit").held_events, 3); /* another three of the same chunk */
+    assert_int_equal(figures(world, "audit").held_bytes, journal_figures(world).stored_bytes - one);
+}
+
 static void test_S1_drained_is_nothing_pending_and_nothing_in_flight(struct contract_world *world)
 {
     struct daybook_delivery d;
@@ -251,6 +277,7 @@ static void test_M1_no_mode_is_claimed_that_is_not_had(struct contract_world *wo
 
 static struct contract_test tests[] = {
     TEST(test_S1_each_unresolved_event_counts_once),
+    TEST(test_S1_what_is_held_for_a_consumer_is_what_it_has_not_resolved),
     TEST(test_S1_drained_is_nothing_pending_and_nothing_in_flight),
     TEST(test_S1_the_oldest_pending_age),
     TEST(test_S1_an_age_is_never_negative),

@@ -4,6 +4,7 @@
 
 usage: metrics_test.py DAYBOOK SLOW_DISK [TEST...]"""
 import functools
+import json
 import os
 import re
 import shutil
@@ -135,10 +136,14 @@ def test_a_consumer_that_nobody_runs_is_named():
         assert d.metric('daybook_consumer_running{journal="main",consumer="billing"}') == 1
         assert d.metric('daybook_held_events{journal="main",consumer="old"}') == 1
         assert d.metric('daybook_held_events{journal="main",consumer="billing"}') == 0
+        record = len(json.dumps(event("b")))
+        kept = record + len("b") + len("team") + len("key-1")
+        assert d.metric('daybook_held_bytes{journal="main",consumer="old"}') == kept
+        assert d.metric('daybook_held_bytes{journal="main",consumer="billing"}') == 0
         assert d.metric('daybook_newer_version_events{journal="main",consumer="billing"}') == 0
         until("the log warns", lambda: "names=old" in d.log() and "WARN" in d.log().upper())
         stats = next(c for c in d.stats()["consumers"] if c["name"] == "old")
-        assert stats["running"] is False and stats["held_events"] == 1
+        assert stats["running"] is False and stats["held_events"] == 1 and stats["held_bytes"] == kept
 
 
 sys.exit(dp.run_tests(globals(), sys.argv[3:]))

@@ -327,6 +327,7 @@ static void carve_consumer(const struct dbk_state *s, struct dbk_consumer *c,
     c->handed = dbk_carve(carver, entries, sizeof *c->handed);
     c->observed_min = dbk_carve(carver, entries, sizeof *c->observed_min);
     c->scratch = dbk_carve(carver, entries, sizeof *c->scratch);
+    c->held = dbk_carve(carver, (uint64_t)s->chunks_max + 1, sizeof *c->held);
     c->keys = dbk_carve(carver, (uint64_t)s->keys_max + 1, sizeof *c->keys);
     c->lease_of =
         dbk_carve(carver, ((uint64_t)s->chunks_max + 1) * DBK_CHUNK_EVENTS, sizeof *c->lease_of);

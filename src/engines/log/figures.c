@@ -35,6 +35,27 @@ static int64_t observed_min_kept(const struct dbk_state *s, uint32_t entry, uint
     return *kept;
 }
 
+/* Names and records of some events of a chunk. Chunks that nothing happened to since are not looked at again. */
+static uint64_t held_bytes(const struct dbk_state *s, struct dbk_consumer *c, uint32_t entry,
+                           uint64_t word)
+{
+    struct dbk_held *held = &c->held[s->chunk_ordinal[entry]];
+
+    if (word == 0) {
+        return 0;
+    }
+    if (held->chunk_base != s->chunk_base[entry] || held->word != word) {
+        *held = (struct dbk_held){.chunk_base = s->chunk_base[entry], .word = word};
+        for (uint64_t left = word; left != 0; left &= left - 1) {
+            uint32_t slot =
+                s->chunk_ordinal[entry] * DBK_CHUNK_EVENTS + (uint32_t)__builtin_ctzll(left);
+
+            held->bytes += dbk_slot_payload(&s->slots[slot]);
+        }
+    }
+    return held->bytes;
+}
+
 static int64_t age(uint64_t events, int64_t observed_at_us, int64_t now_us)
 {
     int64_t difference = 0;
@@ -77,6 +98,8 @@ static void stats_of_nobody(struct dbk_state *s, int64_t now_us, struct daybook_
     ret->pending = s->stored_count;
     ret->in_flight = 0;
     ret->quarantined = 0;
+    ret->held_events = 0;
+    ret->held_bytes = 0;
     ret->drained = s->stored_count == 0;
     ret->oldest_pending_age_us = age(s->stored_count, least, now_us);
     ret->oldest_unresolved_age_us = ret->oldest_pending_age_us;
@@ -94,6 +117,7 @@ void dbk_state_consumer_stats(struct dbk_state *state, uint32_t consumer, int64_
     uint64_t unresolved = 0;
     uint64_t quarantined = 0;
     uint64_t newer = 0;
+    uint64_t bytes = 0;
 
     if (c == NULL) {
         stats_of_nobody(state, now_us, ret);
@@ -106,6 +130,7 @@ void dbk_state_consumer_stats(struct dbk_state *state, uint32_t consumer, int64_
         int64_t least = 0;
 
         quarantined += (uint64_t)__builtin_popcountll(c->quarantined[entry]);
+        bytes += held_bytes(state, c, entry, word | c->quarantined[entry]);
         if (word == 0) {
             continue;
         }
@@ -124,6 +149,8 @@ void dbk_state_consumer_stats(struct dbk_state *state, uint32_t consumer, int64_
     ret->in_flight = c->in_flight;
     ret->pending = unresolved - c->in_flight;
     ret->quarantined = quarantined;
+    ret->held_events = unresolved + quarantined;
+    ret->held_bytes = bytes;
     ret->drained = unresolved == 0;
     ret->oldest_pending_age_us = age(ret->pending, pending_least, now_us);
     ret->oldest_unresolved_age_us = dbk_fault(DBK_FAULT_UNRESOLVED_WITHOUT_LEASED)

@@ -9,7 +9,7 @@
  * of an event in every bitmap, so that the order of bits is the order of positions. An entry whose
  * chunk emptied is a tombstone until the directory is compacted.
  *
- * What each table costs (resident, only where touched): slot 56 B and id bucket 2 B an event; 2 B an
+ * What each table costs (resident, only where touched): slot 56 B and id bucket 2 B an event; 2.4 B an
  * event for bitmaps and directory with one consumer; 22 B a distinct key and 8 B more a consumer; a
  * lease entry 80 B and 4 B an event that is or was handed out.
  */
@@ -134,6 +134,14 @@ struct dbk_heap {
     uint32_t count;
 };
 
+/* What the events of a chunk that are kept for a consumer weigh, as it was counted last: true for as long as the
+ * same events of the same chunk are. */
+struct dbk_held {
+    uint64_t chunk_base;
+    uint64_t word;
+    uint64_t bytes;
+};
+
 struct dbk_consumer {
     uint32_t id;
     char name[DAYBOOK_CONSUMER_NAME_MAX + 1];
@@ -148,6 +156,7 @@ struct dbk_consumer {
     uint64_t *handed;
     int64_t *observed_min; /* of the unresolved of a chunk; INT64_MAX: none; or DIRTY */
     uint64_t *scratch;     /* all zero between calls */
+    struct dbk_held *held; /* by chunk ordinal */
     struct dbk_key_view *keys;
     uint32_t *lease_of; /* by slot */
     struct dbk_lease *leases;

@@ -878,11 +878,13 @@ void m_figures(struct m_model *m, uint32_t consumer, int64_t now,
 
         if (c != NULL && c->marks[i].how == M_QUARANTINED) {
             ret->quarantined++;
+            ret->held_bytes += m->events[i].meta.payload_bytes;
         }
         if (c != NULL && !m_open(m, c, i)) {
             continue;
         }
         ret->newer_version += m->events[i].meta.newer ? 1 : 0;
+        ret->held_bytes += c != NULL ? m->events[i].meta.payload_bytes : 0;
         oldest(&ret->oldest_unresolved_age_us, observed, now);
         if (c != NULL && m_live(c->marks[i].lease, now)) {
             ret->in_flight++;
@@ -906,4 +908,5 @@ void m_figures(struct m_model *m, uint32_t consumer, int64_t now,
         }
     }
     ret->drained = ret->pending == 0 && ret->in_flight == 0;
+    ret->held_events = c == NULL ? 0 : ret->pending + ret->in_flight + ret->quarantined;
 }

@@ -312,6 +312,8 @@ static void compare_figures(struct world *w, uint32_t consumer, int64_t now)
     assert_int_equal(is.pending, should.pending);
     assert_int_equal(is.in_flight, should.in_flight);
     assert_int_equal(is.quarantined, should.quarantined);
+    assert_int_equal(is.held_events, should.held_events);
+    assert_int_equal(is.held_bytes, should.held_bytes);
     assert_int_equal(is.drained, should.drained);
     assert_int_equal(is.oldest_pending_age_us, should.oldest_pending_age_us);
     assert_int_equal(is.oldest_unresolved_age_us, should.oldest_unresolved_age_us);

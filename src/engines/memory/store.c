@@ -796,6 +796,10 @@ void dbk_model_consumer_stats(const struct dbk_model *m, const char *consumer, i
         int64_t age_us = age(now_us, m->events[i].observed_at_us);
 
         ret->quarantined += as == COUNTED_QUARANTINED ? 1 : 0;
+        if (ret->registered && as != COUNTED_NOT) {
+            ret->held_events++;
+            ret->held_bytes += dbk_model_event_bytes(&m->events[i]);
+        }
         if (as != COUNTED_PENDING && as != COUNTED_IN_FLIGHT) {
             continue;
         }
