@@ -39,15 +39,44 @@ void dbk_event_json(struct dbk_text *text, const struct daybook_delivery *delive
     dbk_text_str(text, "]}\n");
 }
 
-/* The destination's own words: an object as it stands, anything else as its message. */
+static bool has_member(struct daybook_bytes object, const char *name)
+{
+    struct dbk_json_walk walk;
+    struct dbk_json_item item;
+    struct daybook_bytes plain = {name, strlen(name)};
+    if (dbk_json_walk_init(&walk, object)) {
+        while (dbk_json_walk_next(&walk, &item)) {
+            if (dbk_json_string_is(item.name, plain)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* The destination's own words: the members of an object as they stand, anything else as its message. The four that
+ * readers count on are always there, null where the destination had no such word. */
 static void words_json(struct dbk_text *text, struct daybook_bytes words)
 {
-    if (words.len > 0 && words.data[0] == '{' && dbk_json_check_object(words, NULL) == DAYBOOK_OK) {
+    static const char *const promised[] = {"code", "constraint", "column", "message"};
+    bool object =
+        words.len > 0 && words.data[0] == '{' && dbk_json_check_object(words, NULL) == DAYBOOK_OK;
+    if (object) {
         dbk_text_one_line(text, words);
-        return;
+    } else {
+        dbk_text_str(text, "{\"message\":");
+        dbk_text_json(text, words);
+        dbk_text_char(text, '}');
     }
-    dbk_text_str(text, "{\"message\":");
-    dbk_text_json(text, words);
+    while (text->len > 0 && text->data[--text->len] != '}') {
+    }
+    for (size_t i = 0; i < sizeof promised / sizeof promised[0]; i++) {
+        bool there = object ? has_member(words, promised[i]) : strcmp(promised[i], "message") == 0;
+        if (!there && text->len > 0) {
+            dbk_text_printf(text, "%s\"%s\":null", text->data[text->len - 1] == '{' ? "" : ",",
+                            promised[i]);
+        }
+    }
     dbk_text_char(text, '}');
 }
 
