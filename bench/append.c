@@ -151,6 +151,7 @@ static void crowd_init(struct crowd *crowd, const struct bench *bench, const cha
     char path[BENCH_PATH_MAX];
     char file[64];
 
+    bench_warm_memory(bench);
     crowd->journal = bench_journal_open(bench, name, events_max);
     crowd->workers = calloc(crowd->threads, sizeof *crowd->workers);
     if (crowd->workers == NULL) {
@@ -173,10 +174,14 @@ static void crowd_init(struct crowd *crowd, const struct bench *bench, const cha
     crowd->empty = empty_committer_open(path, crowd->threads * crowd->batch * crowd->frame_bytes);
 }
 
-static void crowd_release(struct crowd *crowd)
+static void crowd_release(struct crowd *crowd, const struct bench *bench, const char *name)
 {
+    char path[BENCH_PATH_MAX];
+
     empty_committer_close(crowd->empty);
     bench_journal_close(crowd->journal);
+    bench_path(bench, name, path); /* its pages serve the next one */
+    bench_remove(path);
     free(crowd->frame);
     free(crowd->workers);
 }
@@ -273,7 +278,7 @@ static struct shown measure_threads(struct bench *bench, struct bare_disk *disk,
     (void)snprintf(dir, sizeof dir, "threads-%u-%zu", threads, take);
     crowd_init(&crowd, bench, dir, APPEND_EVENTS_MAX);
     struct shown shown = measure(bench, &crowd, disk, name);
-    crowd_release(&crowd);
+    crowd_release(&crowd, bench, dir);
     return shown;
 }
 
@@ -332,7 +337,7 @@ void bench_batch(struct bench *bench)
 
     crowd_init(&crowd, bench, "4 threads of 256", BATCH_EVENTS_MAX);
     struct shown shown = measure(bench, &crowd, disk, "4 threads of 256");
-    crowd_release(&crowd);
+    crowd_release(&crowd, bench, "4 threads of 256");
     bare_disk_close(disk);
     bench_mark(bench, "4 threads of 256, of the bare disk", shown.disk, BENCH_AT_LEAST, 0.40);
 }

@@ -3,16 +3,19 @@
  * clocks, which any thread may use on its own storage. */
 #include "bench.h"
 
+#include <ftw.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { FILL_BATCH = 1024, NAME_COLUMN = 34 };
+enum { FILL_BATCH = 1024, NAME_COLUMN = 34, FILES_OPEN = 16 };
 
 void bench_die(const char *format, ...)
 {
@@ -71,6 +74,43 @@ double bench_proc_number(const char *path, const char *before)
     }
     (void)fclose(file);
     return strtod(at + strlen(before), NULL);
+}
+
+/* ---- the machine --------------------------------------------------------------------------------- */
+
+static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw)
+{
+    (void)st;
+    (void)flag;
+    (void)ftw;
+    return remove(path);
+}
+
+void bench_remove(const char *path)
+{
+    (void)nftw(path, remove_one, FILES_OPEN, FTW_DEPTH | FTW_PHYS);
+}
+
+void bench_warm_memory(const struct bench *bench)
+{
+    enum { PAGE = 4096 };
+    const size_t bytes = (size_t)1 << 30;
+
+    if (bench->length == BENCH_QUICK) {
+        return;
+    }
+    pid_t child = fork();
+    if (child == 0) {
+        volatile char *pages =
+            mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        for (size_t at = 0; pages != MAP_FAILED && at < bytes; at += PAGE) {
+            pages[at] = 1;
+        }
+        _exit(0);
+    }
+    if (child < 0 || waitpid(child, NULL, 0) != child) {
+        bench_die("no process to warm the memory with");
+    }
 }
 
 /* ---- rounds ------------------------------------------------------------------------------------ */

@@ -51,6 +51,16 @@ uint64_t bench_random(uint64_t *state);
 /* The number that follows `before` in a file of the kernel's. */
 double bench_proc_number(const char *path, const char *before);
 
+/* ---- the machine ------------------------------------------------------------------------------- */
+
+/* Removes a file or a directory with all that is in it. */
+void bench_remove(const char *path);
+/* A virtual machine gets its memory from the host page by page, when each is first touched, at many times
+ * the cost of touching it again; and gives back what it does not use. A journal grows and its bound does
+ * not, so a GiB is touched first: who pays for that is no part of either. In a child, so that the pages go
+ * back to the system and no suite counts them. */
+void bench_warm_memory(const struct bench *bench);
+
 /* ---- rounds ------------------------------------------------------------------------------------ */
 
 /* One of the things that take turns. */

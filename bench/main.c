@@ -5,22 +5,14 @@
  */
 #include "bench.h"
 
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum {
-    ROUNDS_FULL = 15,
-    ROUNDS_QUICK = 1,
-    FILES_OPEN = 16,
-    EXIT_MISSED = 1,
-    EXIT_NOT_MEASURED = 2
-};
+enum { ROUNDS_FULL = 15, ROUNDS_QUICK = 1, EXIT_MISSED = 1, EXIT_NOT_MEASURED = 2 };
 
 static const double round_full_s = 0.3;
 static const double round_quick_s = 0.05;
@@ -61,40 +53,6 @@ static void usage(void)
     }
 }
 
-static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw)
-{
-    (void)st;
-    (void)flag;
-    (void)ftw;
-    return remove(path);
-}
-
-static void remove_tree(const char *dir)
-{
-    (void)nftw(dir, remove_one, FILES_OPEN, FTW_DEPTH | FTW_PHYS);
-}
-
-/* A virtual machine gets its memory from the host page by page, when each is first touched, at many times
- * the cost of touching it again. Journals grow and their bounds do not: who pays for that first touch is no
- * part of either. In a child, so that the pages go back to the system and no suite counts them. */
-static void warm_memory(void)
-{
-    enum { PAGE = 4096 };
-    const size_t bytes = (size_t)2 << 30;
-    pid_t child = fork();
-    if (child == 0) {
-        volatile char *pages =
-            mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        for (size_t at = 0; pages != MAP_FAILED && at < bytes; at += PAGE) {
-            pages[at] = 1;
-        }
-        _exit(0);
-    }
-    if (child < 0 || waitpid(child, NULL, 0) != child) {
-        bench_die("no process to warm the memory with");
-    }
-}
-
 /* Runs one suite in a child. Returns its exit status. */
 static int run_suite(const struct suite *suite, const struct bench *options)
 {
@@ -103,7 +61,7 @@ static int run_suite(const struct suite *suite, const struct bench *options)
     int status = 0;
 
     bench_path(options, suite->name, dir);
-    remove_tree(dir);
+    bench_remove(dir);
     if (mkdir(dir, 0700) != 0) {
         bench_die("%s: cannot be made", dir);
     }
@@ -114,6 +72,7 @@ static int run_suite(const struct suite *suite, const struct bench *options)
     if (child == 0) {
         bench.suite = suite->name;
         bench.dir = dir;
+        bench_warm_memory(&bench);
         suite->run(&bench);
         exit(bench.missed > 0 ? EXIT_MISSED : 0);
     }
@@ -122,7 +81,7 @@ static int run_suite(const struct suite *suite, const struct bench *options)
     } else {
         status = WEXITSTATUS(status);
     }
-    remove_tree(dir);
+    bench_remove(dir);
     return status;
 }
 
@@ -207,9 +166,6 @@ int main(int argc, char **argv)
         (void)printf("%-7s %-34s %12s %-14s %12s %7s\n", "suite", "name", "value", "unit", "bound",
                      "ratio");
         (void)fflush(stdout);
-    }
-    if (bench.length == BENCH_FULL) {
-        warm_memory();
     }
     for (size_t i = 0; i < SUITE_COUNT; i++) {
         bool wanted = at == argc;
