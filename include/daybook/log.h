@@ -33,7 +33,10 @@ struct daybook_log_options {
                                          bytes_max within 1 MiB and 64 MiB; at least 64 KiB */
     enum daybook_tail_policy tail;
     enum daybook_log_threads threads;
-    int64_t now_us; /**< the caller's clock at the opening, for records of it */
+    bool
+        append_only; /**< nothing will be delivered by this handle: no segment is prepared before it
+                           is needed; what deliveries need is left free under bytes_max */
+    int64_t now_us;  /**< the caller's clock at the opening, for records of it */
 };
 
 /** Opens a journal for writing; recovers first where the last owner did not close.

@@ -54,6 +54,7 @@
     X(PRUNES_UNDELIVERED, "prunes_undelivered")                                                    \
     X(WINDOW_FROM_OBSERVATION, "window_from_observation")                                          \
     X(CLOCK_BRAKE_OFF, "clock_brake_off")                                                          \
+    X(RESERVE_IGNORED, "reserve_ignored")                                                          \
     X(RECLAIMS_ONLY_THE_FRONT, "reclaims_only_the_front")                                          \
     X(RECLAIMS_QUARANTINED, "reclaims_quarantined")                                                \
     X(DROPS_QUARANTINED, "drops_quarantined")                                                      \

@@ -536,6 +536,7 @@ static enum daybook_code open_directory(struct append *a, const char *path, cons
     dbk_compose_log_options(config, clock_us(CLOCK_REALTIME), &options);
     options.path = path;
     options.threads = DAYBOOK_LOG_INLINE;
+    options.append_only = true;
     a->limits = options.capacity.events;
     code = daybook_log_open(&options, &a->journal, err);
     dbk_config_free(config);

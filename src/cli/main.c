@@ -196,6 +196,7 @@ int main(int argc, char **argv)
 {
     /* A reader of our output that goes away is told by the write, not by a signal. */
     (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGXFSZ, SIG_IGN); /* past the limit of file size a write is answered EFBIG */
     if (argc < 2) {
         (void)run_command(&cli_help, 1, argv);
         return CLI_USAGE;

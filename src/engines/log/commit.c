@@ -219,9 +219,16 @@ enum dbk_fit dbk_stage_fit(const struct dbk_log *log, size_t delivery_bytes, siz
                                    DBK_END_MARK_BYTES,
                                DBK_BLOCK_BYTES);
     bool has_spare = log->spare.file >= 0;
-    /* Without a whole segment prepared behind the tail the last quarter of the tail is kept for
-     * deliveries and verdicts: a full disk must not keep a journal from being emptied (2.6). */
-    size_t kept = event_bytes > 0 ? log->tail_segment_bytes / 4 : 0;
+    /* A full disk must not keep a journal from being emptied (2.6): appends are admitted while a whole
+     * segment stands prepared behind the tail. While one is being prepared the last quarter of the tail is
+     * kept for deliveries and verdicts instead; once there was no room for one, all that is left is. */
+    if (event_bytes > 0 && !has_spare && !log->append_only && log->space != DBK_SPACE_OK &&
+        !dbk_fault(DBK_FAULT_RESERVE_IGNORED)) {
+        return DBK_FIT_NO_SPACE;
+    }
+    size_t kept = event_bytes > 0 && !log->append_only && !dbk_fault(DBK_FAULT_RESERVE_IGNORED)
+                      ? log->tail_segment_bytes / 4
+                      : 0;
     kept += whose == DBK_OF_CALLERS ? housekeeping_reserve(log) : 0;
     kept += whose == DBK_OF_HOUSEKEEPING ? DBK_BLOCK_BYTES : 0;
     kept = has_spare ? 0 : kept;

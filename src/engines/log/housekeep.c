@@ -39,7 +39,9 @@ static void set_space(struct dbk_log *log, enum dbk_space space, const struct db
 static enum dbk_space allowed(const struct dbk_log *log, uint32_t bytes)
 {
     struct dbk_statfs st;
-    if (atomic_load(&log->file_bytes) + bytes > log->bytes_max) {
+    /* Whoever delivers later needs a segment in reserve. */
+    uint64_t left_free = log->append_only ? log->segment_bytes : 0;
+    if (atomic_load(&log->file_bytes) + bytes + left_free > log->bytes_max) {
         return DBK_SPACE_NO_BYTES;
     }
     if (log->os->statfs(log->os, log->path, &st) == 0 &&
@@ -68,30 +70,48 @@ static uint32_t next_number(struct dbk_log *log)
     return number;
 }
 
-bool dbk_prepare_spare(struct dbk_log *log)
+/* ---- the tail ---------------------------------------------------------------------------------- */
+
+/* Syncs what was written long enough ago; writes the NOTE of an idle journal. */
+static bool settle_tail(struct dbk_log *log)
 {
-    struct dbk_spare spare;
-    dbk_mutex_lock(&log->stage_lock);
-    bool wanted = log->spare.file < 0 && !dbk_log_has_failed(log) && !log->read_only;
-    dbk_mutex_unlock(&log->stage_lock);
-    if (!wanted) {
+    bool done = false;
+    if (!dbk_busy_try(log)) {
         return false;
     }
-    uint32_t number = next_number(log);
-    enum dbk_space space = allowed(log, dbk_segment_size(log, number));
-    if (space == DBK_SPACE_OK) {
-        int rc = dbk_segment_create(log, number, &spare);
-        if (rc < 0) {
-            space = DBK_SPACE_NO_DISK;
-        } else if (dbk_segment_add(log, number, spare.segment_bytes) != DAYBOOK_OK) {
-            (void)log->os->close(log->os, spare.file);
-            space = DBK_SPACE_NO_DISK;
+    struct dbk_tail *tail = &log->tail;
+    int64_t now = dbk_log_mono(log);
+    if (tail->first_unsynced_us != DAYBOOK_NO_DEADLINE) {
+        if (now - tail->first_unsynced_us >= DBK_SYNC_LAZY_US) {
+            done = dbk_tail_sync(log);
         }
+    } else if (!tail->noted && tail->group_no > 0 && now - tail->last_sync_us >= IDLE_US) {
+        /* What was synced last is provably durable only once a later header says so. */
+        if (dbk_tail_write_mark(log, DBK_GROUP_NOTE)) {
+            done = dbk_tail_sync(log);
+        }
+        tail->noted = true;
     }
-    set_space(log, space, space == DBK_SPACE_OK ? &spare : NULL);
-    log->prepare_failed_us = space == DBK_SPACE_OK ? DAYBOOK_TIME_UNSET : dbk_log_mono(log);
-    return space == DBK_SPACE_OK;
+    dbk_busy_end(log);
+    return done;
 }
+
+bool dbk_fill_pause(struct dbk_log *log)
+{
+    if (!log->housekeeper_started) {
+        return true;
+    }
+    dbk_mutex_lock(&log->stage_lock);
+    bool soon = log->tail_room < log->tail_segment_bytes / 2;
+    dbk_mutex_unlock(&log->stage_lock);
+    settle_tail(log);
+    if (!soon) {
+        log->os->sleep_us(log->os, FILL_PAUSE_US);
+    }
+    return atomic_load(&log->stop) == DBK_STOP_NONE;
+}
+
+/* ---- making room --------------------------------------------------------------------------------- */
 
 /* [state+stage] Whether the oldest stored event stands in the lowest segment that holds any, is delivered,
  * and a step of giving up fits. */
@@ -139,47 +159,6 @@ static bool relieve_bytes(struct dbk_log *log)
         dbk_commit_kick(log);
     }
     return done;
-}
-
-/* ---- the tail ---------------------------------------------------------------------------------- */
-
-/* Syncs what was written long enough ago; writes the NOTE of an idle journal. */
-static bool settle_tail(struct dbk_log *log)
-{
-    bool done = false;
-    if (!dbk_busy_try(log)) {
-        return false;
-    }
-    struct dbk_tail *tail = &log->tail;
-    int64_t now = dbk_log_mono(log);
-    if (tail->first_unsynced_us != DAYBOOK_NO_DEADLINE) {
-        if (now - tail->first_unsynced_us >= DBK_SYNC_LAZY_US) {
-            done = dbk_tail_sync(log);
-        }
-    } else if (!tail->noted && tail->group_no > 0 && now - tail->last_sync_us >= IDLE_US) {
-        /* What was synced last is provably durable only once a later header says so. */
-        if (dbk_tail_write_mark(log, DBK_GROUP_NOTE)) {
-            done = dbk_tail_sync(log);
-        }
-        tail->noted = true;
-    }
-    dbk_busy_end(log);
-    return done;
-}
-
-bool dbk_fill_pause(struct dbk_log *log)
-{
-    if (!log->housekeeper_started) {
-        return true;
-    }
-    dbk_mutex_lock(&log->stage_lock);
-    bool soon = log->tail_room < log->tail_segment_bytes / 2;
-    dbk_mutex_unlock(&log->stage_lock);
-    settle_tail(log);
-    if (!soon) {
-        log->os->sleep_us(log->os, FILL_PAUSE_US);
-    }
-    return atomic_load(&log->stop) == DBK_STOP_NONE;
 }
 
 /* ---- trimming ---------------------------------------------------------------------------------- */
@@ -236,7 +215,7 @@ static bool trim(struct dbk_log *log)
         log->trim_lowest = needed;
     }
     bool paced = log->housekeeper_started && log->last_unlink_us != DAYBOOK_TIME_UNSET &&
-                 now - log->last_unlink_us < UNLINK_PACE_US;
+                 !log->making_room && now - log->last_unlink_us < UNLINK_PACE_US;
     if (first == 0 || first >= log->trim_lowest || paced) {
         return false;
     }
@@ -258,6 +237,59 @@ static bool trim(struct dbk_log *log)
     return true;
 }
 
+/* ---- preparing ----------------------------------------------------------------------------------- */
+
+static enum dbk_space make_spare(struct dbk_log *log, uint32_t number, struct dbk_spare *ret)
+{
+    if (dbk_segment_create(log, number, ret) < 0) {
+        return DBK_SPACE_NO_DISK;
+    }
+    if (dbk_segment_add(log, number, ret->segment_bytes) != DAYBOOK_OK) {
+        (void)log->os->close(log->os, ret->file);
+        return DBK_SPACE_NO_DISK;
+    }
+    return DBK_SPACE_OK;
+}
+
+/* max_bytes is reached: makes room as far as that can be done. Until there is nothing left to be done appends
+ * wait and are not refused (P4). */
+static bool make_room(struct dbk_log *log)
+{
+    if (log->making_room) {
+        return false; /* what makes room needs room itself */
+    }
+    log->making_room = true;
+    bool done = relieve_bytes(log);
+    while (trim(log)) {
+        done = true;
+    }
+    log->making_room = false;
+    return done;
+}
+
+bool dbk_prepare_spare(struct dbk_log *log)
+{
+    struct dbk_spare spare;
+    dbk_mutex_lock(&log->stage_lock);
+    bool wanted = log->spare.file < 0 && !dbk_log_has_failed(log) && !log->read_only;
+    dbk_mutex_unlock(&log->stage_lock);
+    if (!wanted) {
+        return false;
+    }
+    uint32_t number = next_number(log);
+    enum dbk_space space = allowed(log, dbk_segment_size(log, number));
+    if (space == DBK_SPACE_NO_BYTES && make_room(log)) {
+        log->prepare_failed_us = DAYBOOK_TIME_UNSET; /* looked at again at once */
+        return true;
+    }
+    if (space == DBK_SPACE_OK) {
+        space = make_spare(log, number, &spare);
+    }
+    set_space(log, space, space == DBK_SPACE_OK ? &spare : NULL);
+    log->prepare_failed_us = space == DBK_SPACE_OK ? DAYBOOK_TIME_UNSET : dbk_log_mono(log);
+    return space == DBK_SPACE_OK;
+}
+
 /* ---- a round ------------------------------------------------------------------------------------ */
 
 static bool round_of(struct dbk_log *log)
@@ -271,14 +303,7 @@ static bool round_of(struct dbk_log *log)
     }
     if (log->prepare_failed_us == DAYBOOK_TIME_UNSET ||
         dbk_log_mono(log) - log->prepare_failed_us >= RETRY_US) {
-        done = dbk_prepare_spare(log);
-        dbk_mutex_lock(&log->stage_lock);
-        bool no_bytes = log->space == DBK_SPACE_NO_BYTES;
-        dbk_mutex_unlock(&log->stage_lock);
-        if (no_bytes && relieve_bytes(log)) {
-            log->prepare_failed_us = DAYBOOK_TIME_UNSET;
-            done = true;
-        }
+        done = !log->append_only && dbk_prepare_spare(log);
     }
     done = settle_tail(log) || done;
     return trim(log) || done;

@@ -506,6 +506,7 @@ static enum daybook_code open_log(const struct daybook_log_options *options,
     log->os = os;
     log->threads = options->threads;
     log->read_only = read_only;
+    log->append_only = options->append_only;
     log->read_end_lsn = end_lsn;
     log->lock_file = -1;
     log->tail.file = -1;

@@ -138,6 +138,7 @@ struct dbk_log {
     char path[DBK_LOG_PATH_MAX];
     enum daybook_log_threads threads;
     bool read_only;
+    bool append_only; /* nothing is delivered: no segment ahead of need, no reserve of its own */
     uint64_t read_end_lsn; /* read only: the log is read up to here; 0: to its end */
     uint64_t bytes_max;
     uint64_t free_disk_min;
@@ -204,6 +205,7 @@ struct dbk_log {
     uint32_t open_files;
     uint64_t use_counter;
     uint32_t trim_lowest;      /* housekeeper: named by the newest durable TRIM */
+    bool making_room;          /* housekeeper: max_bytes is reached */
     int64_t prepare_failed_us; /* housekeeper: monotonic; DAYBOOK_TIME_UNSET: it did not */
     int64_t last_unlink_us;    /* housekeeper: monotonic; DAYBOOK_TIME_UNSET: never */
     int64_t disk_watched_us;   /* housekeeper: monotonic */
