@@ -38,6 +38,7 @@ struct life {
     unsigned stops;                                   /* stop signals so far */
     int64_t reopen_at_us;                             /* with a failed journal */
     int64_t reopen_wait_ms;                           /* the interval after the next attempt */
+    bool waits_for_room;                              /* the journal has not been open yet */
     uint64_t delivered_before[DAYBOOK_CONSUMERS_MAX]; /* by workers that a reopening ended */
     uint64_t failed_before[DAYBOOK_CONSUMERS_MAX];
 };
@@ -196,21 +197,69 @@ static void put_journal_away(struct life *life, const struct daybook_error *why)
     life->reopen_wait_ms = REOPEN_FIRST_MS;
 }
 
-static void try_reopen(struct life *life)
+static void wait_to_reopen(struct life *life, const struct daybook_error *why)
 {
-    struct daybook_error err = {0};
-    if (dbk_service_open(&life->service, &err) == DAYBOOK_OK) {
-        log_opened(life);
-        dbk_notify_say(&life->notify, "STATUS=serving");
-        return;
-    }
     dbk_log(DBK_LOG_ERROR, "the journal cannot be reopened yet",
-            DBK_LOG_TEXT_FIELD("code", daybook_code_name(err.code)),
-            DBK_LOG_TEXT_FIELD("reason", err.message),
+            DBK_LOG_TEXT_FIELD("code", daybook_code_name(why->code)),
+            DBK_LOG_TEXT_FIELD("reason", why->message),
             DBK_LOG_NUMBER("next_try_ms", life->reopen_wait_ms));
     life->reopen_at_us = dbk_monotonic_us() + life->reopen_wait_ms * 1000;
     life->reopen_wait_ms =
         life->reopen_wait_ms * 2 < REOPEN_MAX_MS ? life->reopen_wait_ms * 2 : REOPEN_MAX_MS;
+}
+
+/* Whether the journal that was open is where it was: an empty directory, such as one on which nothing is mounted
+ * at the moment, must not become a new journal. */
+static bool is_there(const struct life *life, struct daybook_error *ret_err)
+{
+    char path[sizeof life->config->journal_path + 16];
+    (void)snprintf(path, sizeof path, "%s/FORMAT", life->config->journal_path);
+    if (access(path, F_OK) == 0) {
+        return true;
+    }
+    (void)dbk_fail_os(ret_err, DAYBOOK_BACKEND, errno,
+                      "%s: the journal is not there any more; mount its file system again, or "
+                      "restart for a new journal",
+                      life->config->journal_path);
+    return false;
+}
+
+static void try_reopen(struct life *life)
+{
+    struct daybook_error err = {0};
+    bool known = life->waits_for_room || is_there(life, &err);
+    if (known && dbk_service_open(&life->service, &err) == DAYBOOK_OK) {
+        life->waits_for_room = false;
+        log_opened(life);
+        dbk_notify_say(&life->notify, "STATUS=serving");
+        return;
+    }
+    wait_to_reopen(life, &err);
+}
+
+/* Whether the journal is whole and only has no room to begin in: that ends without a restart (A4). */
+static bool lacks_room(const struct daybook_error *err)
+{
+    return err->code == DAYBOOK_BACKEND &&
+           (err->os_errno == ENOSPC || err->os_errno == EDQUOT || err->os_errno == EFBIG);
+}
+
+/* The first opening. A full disk is waited for. */
+static enum daybook_code open_journal(struct life *life, struct daybook_error *err)
+{
+    enum daybook_code code = dbk_service_open(&life->service, err);
+    if (code == DAYBOOK_OK) {
+        log_opened(life);
+        return code;
+    }
+    if (!lacks_room(err)) {
+        return code;
+    }
+    dbk_service_set_failed(&life->service);
+    life->waits_for_room = true;
+    life->reopen_wait_ms = REOPEN_FIRST_MS;
+    wait_to_reopen(life, err);
+    return DAYBOOK_OK;
 }
 
 /* Until a stop signal. */
@@ -378,13 +427,15 @@ enum dbk_daemon_end dbk_daemon_run(const struct dbk_config *config, struct daybo
         dbk_http_start(&life->service, &life->http, err) != DAYBOOK_OK) {
         goto out;
     }
-    if (dbk_service_open(&life->service, err) != DAYBOOK_OK) {
+    if (open_journal(life, err) != DAYBOOK_OK) {
         dbk_service_close_admission(&life->service, DBK_ADMIT_NONE, 0);
         goto out;
     }
     print_welcome(life);
-    log_opened(life);
-    dbk_notify_say(&life->notify, "READY=1\nSTATUS=serving");
+    dbk_notify_say(&life->notify, life->service.journal != NULL
+                                      ? "READY=1\nSTATUS=serving"
+                                      : "READY=1\nSTATUS=the disk is full; the journal is opened "
+                                        "once there is room");
     serve(life);
     end = stop(life);
     if (end == DBK_DAEMON_OVERRAN) {

@@ -413,6 +413,13 @@ enum daybook_code dbk_service_close_journal(struct dbk_service *service, struct 
     return daybook_journal_close(journal, err);
 }
 
+void dbk_service_set_failed(struct dbk_service *service)
+{
+    dbk_mutex_lock(&service->lock);
+    service->readiness = DBK_JOURNAL_FAILED;
+    dbk_mutex_unlock(&service->lock);
+}
+
 void dbk_service_set_draining(struct dbk_service *service)
 {
     dbk_mutex_lock(&service->lock);

@@ -94,6 +94,8 @@ size_t dbk_service_close_workers(struct dbk_service *service, uint32_t budget_ms
 enum daybook_code dbk_service_close_journal(struct dbk_service *service, struct daybook_error *err);
 
 void dbk_service_set_draining(struct dbk_service *service);
+/* There is no journal to serve from yet: `/readyz` says `journal_failed`. */
+void dbk_service_set_failed(struct dbk_service *service);
 /* `deadline_us` (monotonic) is when the waits of appends end at the latest. */
 void dbk_service_close_admission(struct dbk_service *service, enum dbk_admission admission,
                                  int64_t deadline_us);

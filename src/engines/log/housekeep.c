@@ -124,10 +124,10 @@ static bool front_is_delivered(struct dbk_log *log, uint32_t segment_no, size_t 
            dbk_stage_fit(log, bytes, 0, DBK_OF_HOUSEKEEPING) == DBK_FIT_OK;
 }
 
-/* max_bytes is reached: delivered events are given up, lowest first, until the oldest segment is empty
+/* Delivered events are given up, lowest first, until the oldest segment is empty
  * (P4), in steps that share a group as far as nobody commits between. Without relocation an undelivered
  * event keeps its segment, so only a front that is delivered helps. */
-static bool relieve_bytes(struct dbk_log *log)
+static bool give_up_front(struct dbk_log *log)
 {
     enum { STEPS_MAX = 256, STEP_EVENTS = 1024, STEP_RANGES = 16 };
     size_t bytes = DBK_FORGET_REASONS * DBK_FORGET_FRAME_BYTES(0, 0) + 16 * STEP_RANGES;
@@ -239,9 +239,18 @@ static bool trim(struct dbk_log *log)
 
 /* ---- preparing ----------------------------------------------------------------------------------- */
 
-static enum dbk_space make_spare(struct dbk_log *log, uint32_t number, struct dbk_spare *ret)
+/* *ret_full: it is room that lacks, not something else that fails. */
+static enum dbk_space make_spare(struct dbk_log *log, uint32_t number, struct dbk_spare *ret,
+                                 bool *ret_full)
 {
-    if (dbk_segment_create(log, number, ret) < 0) {
+    enum dbk_space space = allowed(log, dbk_segment_size(log, number));
+    *ret_full = space != DBK_SPACE_OK;
+    if (space != DBK_SPACE_OK) {
+        return space;
+    }
+    int rc = dbk_segment_create(log, number, ret);
+    if (rc < 0) {
+        *ret_full = rc == -ENOSPC || rc == -EDQUOT;
         return DBK_SPACE_NO_DISK;
     }
     if (dbk_segment_add(log, number, ret->segment_bytes) != DAYBOOK_OK) {
@@ -251,15 +260,15 @@ static enum dbk_space make_spare(struct dbk_log *log, uint32_t number, struct db
     return DBK_SPACE_OK;
 }
 
-/* max_bytes is reached: makes room as far as that can be done. Until there is nothing left to be done appends
- * wait and are not refused (P4). */
+/* max_bytes is reached, or the disk is full: makes room as far as that can be done. Until there is nothing left
+ * to be done appends wait and are not refused (P4). */
 static bool make_room(struct dbk_log *log)
 {
     if (log->making_room) {
         return false; /* what makes room needs room itself */
     }
     log->making_room = true;
-    bool done = relieve_bytes(log);
+    bool done = give_up_front(log);
     while (trim(log)) {
         done = true;
     }
@@ -276,14 +285,11 @@ bool dbk_prepare_spare(struct dbk_log *log)
     if (!wanted) {
         return false;
     }
-    uint32_t number = next_number(log);
-    enum dbk_space space = allowed(log, dbk_segment_size(log, number));
-    if (space == DBK_SPACE_NO_BYTES && make_room(log)) {
+    bool full = false;
+    enum dbk_space space = make_spare(log, next_number(log), &spare, &full);
+    if (full && make_room(log)) {
         log->prepare_failed_us = DAYBOOK_TIME_UNSET; /* looked at again at once */
         return true;
-    }
-    if (space == DBK_SPACE_OK) {
-        space = make_spare(log, number, &spare);
     }
     set_space(log, space, space == DBK_SPACE_OK ? &spare : NULL);
     log->prepare_failed_us = space == DBK_SPACE_OK ? DAYBOOK_TIME_UNSET : dbk_log_mono(log);
