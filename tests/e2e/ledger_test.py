@@ -73,7 +73,7 @@ def test_K4_a_destinations_words_outlive_a_kill():
         until("it is set aside", lambda: d.consumer()["quarantined"] == 1, 60)
         before = quarantined(d)
         assert before[0]["words"] == {"sink": "ledger", "code": "SQLITE_CONSTRAINT_CHECK",
-                                      "constraint": "cost_is_not_negative",
+                                      "constraint": "cost_is_not_negative", "column": None,
                                       "message": "CHECK constraint failed: cost_is_not_negative"}, before
         d.stop(signal.SIGKILL)
         d.start()
