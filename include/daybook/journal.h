@@ -442,6 +442,13 @@ DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_journal_start(
     const struct daybook_operator *by, int64_t now_us, int64_t deadline_us,
     struct daybook_error *err);
 
+/** Notes in the trail that an operator lets the brakes of the consumer's worker go (W6b). The journal keeps no
+ * brake: whoever runs the worker calls daybook_worker_lift_brakes once this has returned OK.
+ * Returns OK; NOT_FOUND (no such consumer); unknown: BACKEND, TIMED_OUT. Otherwise as release. */
+DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_journal_note_lift(
+    struct daybook_journal *journal, const char *consumer, const struct daybook_operator *by,
+    int64_t now_us, int64_t deadline_us, struct daybook_error *err);
+
 /** What is known of one quarantined event beside the event itself. */
 struct daybook_quarantine_entry {
     uint64_t position;
@@ -472,9 +479,10 @@ enum daybook_operation_kind {
     DAYBOOK_OPERATION_RELEASE = 2,
     DAYBOOK_OPERATION_DISCARD = 3,
     DAYBOOK_OPERATION_RETIRE = 4,
-    DAYBOOK_OPERATION_REWIND = 5
+    DAYBOOK_OPERATION_REWIND = 5,
+    DAYBOOK_OPERATION_LIFT = 6 /**< of a brake (W6b) */
 };
-/** `"start"`, `"release"`, `"discard"`, `"retire"`, `"rewind"`. Threads: any. */
+/** `"start"`, `"release"`, `"discard"`, `"retire"`, `"rewind"`, `"lift"`. Threads: any. */
 DAYBOOK_API const char *daybook_operation_kind_name(enum daybook_operation_kind kind);
 
 /** One entry of the trail (O1). Texts are NUL-terminated. */

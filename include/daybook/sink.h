@@ -25,6 +25,13 @@ enum daybook_answer_kind {
 /** With REJECTED: what became of the rows that were not named. */
 enum daybook_others { DAYBOOK_OTHERS_NOT_WRITTEN, DAYBOOK_OTHERS_ACCEPTED };
 
+/** With UNAVAILABLE: whether something of the write may have landed all the same. It is written again either
+ * way, with the same ids; this is for those who count. */
+enum daybook_effect {
+    DAYBOOK_EFFECT_NONE,   /**< nothing landed */
+    DAYBOOK_EFFECT_UNKNOWN /**< it may have: accepted, and the answer was lost */
+};
+
 /** How a REFUSED or REJECTED came about, for the search. */
 enum daybook_refusal_kind {
     DAYBOOK_REFUSAL_PLAIN,
@@ -52,6 +59,7 @@ struct daybook_answer {
     enum daybook_answer_kind kind;
     enum daybook_others others;
     enum daybook_refusal_kind refusal;
+    enum daybook_effect effect;
     size_t rejected_count;
     int64_t retry_after_us;     /**< 0: not said */
     uint64_t values_left_out;   /**< values that fit no column and left it empty, of rows written */

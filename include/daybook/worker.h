@@ -62,7 +62,7 @@ struct daybook_worker_options {
 enum daybook_worker_event_kind {
     DAYBOOK_WORKER_CLAIM_FAILED, /**< code, message */
     DAYBOOK_WORKER_REDELIVERED,  /**< count */
-    DAYBOOK_WORKER_WRITE,        /**< sink, outcome, count rows, duration; message: what the
+    DAYBOOK_WORKER_WRITE,        /**< sink, outcome, effect, count rows, duration; message: what the
                                           destination said where it did not accept */
     DAYBOOK_WORKER_CONTROL, /**< sink, outcome, duration, message: a control was written (W5) */
     DAYBOOK_WORKER_LANDED,  /**< sink, count: rows of a pass that this sink has taken */
@@ -87,6 +87,7 @@ struct daybook_worker_event {
     const char *consumer;
     const struct daybook_sink *sink; /**< or NULL */
     enum daybook_answer_kind outcome;
+    enum daybook_effect effect; /**< with UNAVAILABLE */
     enum daybook_code code;
     uint64_t count;
     uint64_t missed; /**< of ADVISED: rows that the destination did not take */
@@ -154,7 +155,8 @@ struct daybook_worker_stats {
 DAYBOOK_API void daybook_worker_stats(struct daybook_worker *worker,
                                       struct daybook_worker_stats *ret_stats);
 
-/** Lets every brake of the worker go (W6b) and ends its quiet: the next refusals count from none.
+/** Lets every brake of the worker go (W6b) and ends its quiet: the next refusals count from none. The trail of
+ * operations is told by daybook_journal_note_lift.
  * Threads: any, until `daybook_worker_free`. */
 DAYBOOK_API void daybook_worker_lift_brakes(struct daybook_worker *worker);
 

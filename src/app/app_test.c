@@ -72,7 +72,9 @@ static void test_metrics_page(void **state)
     dbk_histogram_add(&appends.append_us, 100);
     dbk_histogram_add(&appends.append_us, UINT64_MAX);
     struct dbk_consumer_counters counters = {.acknowledged = 4, .failed = 1, .redelivered = 2};
-    struct dbk_sink_counters sink = {.records_written = 4, .writes = {[DBK_WRITE_CONTROL] = 5}};
+    struct dbk_sink_counters sink = {.records_written = 4,
+                                     .writes = {[DBK_WRITE_CONTROL] = 5, [DBK_WRITE_UNKNOWN] = 2}};
+    struct dbk_advisory_counters advisory = {.accepted = 3};
     dbk_histogram_add(&sink.write_us, 250000);
     struct dbk_metrics_consumer consumer = {
         .stats = {.name = "billing",
@@ -89,6 +91,8 @@ static void test_metrics_page(void **state)
         .counters = &counters,
         .sinks = {{.name = "ledger", .up = true, .braked = true, .counters = &sink}},
         .sink_count = 1,
+        .advisory = {{.name = "board", .up = true, .counters = &advisory}},
+        .advisory_count = 1,
     };
     struct dbk_http_counters http = {.connections = 7};
     http.limited[DBK_HTTP_LIMIT_SLOW_REQUEST] = 2;
@@ -127,6 +131,9 @@ static void test_metrics_page(void **state)
         "\ndaybook_lost_total{journal=\"main\",reason=\"dropped\"} 8\n",
         "\ndaybook_undeliverable_total{journal=\"main\",reason=\"corrupt\"} 2\n",
         "\ndaybook_held_events{journal=\"main\",consumer=\"billing\"} 9\n",
+        "\ndaybook_destination_up{sink=\"board\"} 1\n",
+        "\ndaybook_sink_writes_total{sink=\"ledger\",outcome=\"unknown\"} 2\n",
+        "\ndaybook_sink_writes_total{sink=\"ledger\",outcome=\"unavailable\"} 0\n",
         "\ndaybook_held_bytes{journal=\"main\",consumer=\"billing\"} 900\n",
         "\ndaybook_newer_version_events{journal=\"main\",consumer=\"billing\"} 6\n",
         "\ndaybook_consumer_running{journal=\"main\",consumer=\"billing\"} 1\n",

@@ -121,9 +121,9 @@ static struct dbk_delivery_sink *find_sink(struct dbk_delivery_consumer *consume
     return NULL;
 }
 
-static enum dbk_write_outcome write_outcome(enum daybook_answer_kind kind)
+static enum dbk_write_outcome write_outcome(const struct daybook_worker_event *event)
 {
-    switch (kind) {
+    switch (event->outcome) {
     case DAYBOOK_ANSWER_ACCEPTED:
         return DBK_WRITE_ACCEPTED;
     case DAYBOOK_ANSWER_REFUSED:
@@ -133,7 +133,7 @@ static enum dbk_write_outcome write_outcome(enum daybook_answer_kind kind)
     case DAYBOOK_ANSWER_UNAVAILABLE:
         break;
     }
-    return DBK_WRITE_UNAVAILABLE;
+    return event->effect == DAYBOOK_EFFECT_UNKNOWN ? DBK_WRITE_UNKNOWN : DBK_WRITE_UNAVAILABLE;
 }
 
 static void log_trouble(struct dbk_delivery_consumer *consumer, const char *message,
@@ -299,7 +299,7 @@ static void notify(void *user, const struct daybook_worker_event *event)
         break;
     case DAYBOOK_WORKER_WRITE:
         if (sink != NULL) {
-            atomic_fetch_add(&sink->counters.writes[write_outcome(event->outcome)], 1);
+            atomic_fetch_add(&sink->counters.writes[write_outcome(event)], 1);
             atomic_fetch_add(&sink->counters.values_left_out, event->values_left_out);
             dbk_histogram_add(&sink->counters.write_us, (uint64_t)event->duration_us);
             note_refusal(consumer, sink, event);
@@ -383,6 +383,7 @@ enum daybook_code dbk_delivery_new(const struct dbk_config *config, int64_t (*no
         struct dbk_delivery_consumer *consumer = &delivery->consumers[i];
         consumer->delivery = delivery;
         consumer->config = &config->consumers[i];
+        dbk_mutex_init(&consumer->lock, DBK_RANK_DAEMON);
         consumer->sink_count = consumer->config->sink_count;
         for (size_t k = 0; k < consumer->sink_count; k++) {
             consumer->sinks[k].config = &consumer->config->sinks[k];
@@ -404,6 +405,7 @@ void dbk_delivery_free(struct dbk_delivery *delivery)
         return;
     }
     for (size_t i = 0; i < delivery->consumer_count; i++) {
+        dbk_mutex_release(&delivery->consumers[i].lock);
         for (size_t k = 0; k < delivery->consumers[i].sink_count; k++) {
             dbk_mutex_release(&delivery->consumers[i].sinks[k].lock);
         }
@@ -544,7 +546,7 @@ static enum daybook_code open_all(struct dbk_delivery_consumer *consumer, struct
 
 static enum daybook_code make_worker(struct dbk_delivery_consumer *consumer,
                                      struct daybook_journal *journal, const struct opened *opened,
-                                     struct daybook_error *err)
+                                     struct daybook_worker **ret_worker, struct daybook_error *err)
 {
     const struct dbk_config_consumer *c = consumer->config;
     const struct dbk_config *config = consumer->delivery->config;
@@ -568,34 +570,57 @@ static enum daybook_code make_worker(struct dbk_delivery_consumer *consumer,
         .sink_count = opened->sink_count,
         .advisory = opened->advisory,
         .advisory_count = opened->advisory_count,
+        .advisory_events = (uint32_t)c->advisory_events,
+        .advisory_bytes = c->advisory_bytes,
         .known = known,
         .known_count = config->consumer_count,
         .now_us = worker_now,
         .notify = notify,
         .user = consumer,
     };
-    return daybook_worker_new(journal, &options, &consumer->worker, err);
+    return daybook_worker_new(journal, &options, ret_worker, err);
+}
+
+/* Whoever lifts brakes sees a worker that runs, or none. */
+static void put_worker(struct dbk_delivery_consumer *consumer, struct daybook_worker *worker)
+{
+    dbk_mutex_lock(&consumer->lock);
+    consumer->worker = worker;
+    dbk_mutex_unlock(&consumer->lock);
+    consumer->running = worker != NULL;
+}
+
+bool dbk_delivery_lift_brakes(struct dbk_delivery_consumer *consumer)
+{
+    dbk_mutex_lock(&consumer->lock);
+    bool runs = consumer->worker != NULL;
+    if (runs) {
+        daybook_worker_lift_brakes(consumer->worker);
+    }
+    dbk_mutex_unlock(&consumer->lock);
+    return runs;
 }
 
 static enum daybook_code start_worker(struct dbk_delivery_consumer *consumer,
                                       struct daybook_journal *journal, struct daybook_error *err)
 {
     struct opened opened = {.sink_count = 0};
+    struct daybook_worker *worker = NULL;
     enum daybook_code code = open_all(consumer, &opened, err);
     if (code == DAYBOOK_OK) {
-        code = make_worker(consumer, journal, &opened, err);
+        code = make_worker(consumer, journal, &opened, &worker, err);
     }
     if (code != DAYBOOK_OK) {
         close_opened(&opened);
         return code;
     }
-    code = daybook_worker_start(consumer->worker, err);
+    code = daybook_worker_start(worker, err);
     if (code != DAYBOOK_OK) {
-        daybook_worker_free(consumer->worker);
-        consumer->worker = NULL;
+        daybook_worker_free(worker);
+        return code;
     }
-    consumer->running = code == DAYBOOK_OK;
-    return code;
+    put_worker(consumer, worker);
+    return DAYBOOK_OK;
 }
 
 enum daybook_code dbk_delivery_start(struct dbk_delivery *delivery, struct daybook_journal *journal,
@@ -637,9 +662,8 @@ size_t dbk_delivery_stop(struct dbk_delivery *delivery, uint32_t budget_ms,
         ret_reports[consumer_of[w]].report = reports[w];
         ret_reports[consumer_of[w]].ran = true;
         abandoned += reports[w].reported ? 0 : 1;
-        daybook_worker_free(consumer->worker);
-        consumer->worker = NULL;
-        consumer->running = false;
+        put_worker(consumer, NULL);
+        daybook_worker_free(workers[w]);
     }
     return abandoned;
 }

@@ -43,7 +43,9 @@ struct dbk_delivery_consumer {
     struct dbk_delivery *delivery;
     const struct dbk_config_consumer *config;
     struct dbk_consumer_counters counters;
-    struct daybook_worker *worker; /* NULL: not running. Owner thread only */
+    struct dbk_mutex lock; /* the worker stays while it is held */
+    struct daybook_worker
+        *worker; /* NULL: not running. Set by the owner's thread, under the lock */
     _Atomic bool running;
     size_t sink_count;
     struct dbk_delivery_sink sinks[DAYBOOK_WORKER_SINKS_MAX];
@@ -96,6 +98,9 @@ enum daybook_code dbk_delivery_start(struct dbk_delivery *delivery, struct daybo
  * be abandoned. Threads: owner. */
 size_t dbk_delivery_stop(struct dbk_delivery *delivery, uint32_t budget_ms,
                          struct dbk_delivery_report *ret_reports);
+
+/* Lets the brakes of the consumer's worker go (W6b). False: it is not running. Threads: any. */
+bool dbk_delivery_lift_brakes(struct dbk_delivery_consumer *consumer);
 
 /* Opens every destination of the configuration and asks whether it answers; nothing is sent. `each` is told
  * of every one, `err->code` OK or what it said. */

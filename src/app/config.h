@@ -68,6 +68,8 @@ struct dbk_config_consumer {
     struct daybook_start start;
     size_t sink_count;
     struct dbk_config_sink sinks[DAYBOOK_WORKER_SINKS_MAX];
+    uint64_t advisory_events;
+    uint64_t advisory_bytes;
     size_t advisory_count;
     struct dbk_config_sink advisory[DAYBOOK_WORKER_SINKS_MAX];
     struct dbk_config_marks marks;

@@ -8,8 +8,8 @@
 
 static const char *const append_names[DBK_APPEND_OUTCOMES] = {
     "accepted", "already_present", "conflict", "at_capacity", "invalid", "backend", "timed_out"};
-static const char *const write_names[DBK_WRITE_OUTCOMES] = {"accepted", "refused", "rejected",
-                                                            "unavailable", "control"};
+static const char *const write_names[DBK_WRITE_OUTCOMES] = {"accepted",    "refused", "rejected",
+                                                            "unavailable", "unknown", "control"};
 
 void dbk_histogram_add(struct dbk_histogram *histogram, uint64_t value)
 {
@@ -351,6 +351,18 @@ static void write_seconds(struct dbk_text *text, const struct dbk_metrics_sink *
     write_histogram(text, "daybook_sink_write_seconds", labels, &h, 1e6);
 }
 
+/* Advisory destinations are told apart by their names alone, as all of them are. */
+static void write_advisory_up(struct dbk_text *text, const struct dbk_metrics_page *page)
+{
+    for (size_t i = 0; i < page->consumer_count; i++) {
+        for (size_t k = 0; k < page->consumers[i].advisory_count; k++) {
+            const struct dbk_metrics_advisory *a = &page->consumers[i].advisory[k];
+            dbk_text_printf(text, "daybook_destination_up{sink=\"%s\"} %d\n", a->name,
+                            a->up ? 1 : 0);
+        }
+    }
+}
+
 static void write_advisory(struct dbk_text *text, const struct dbk_metrics_page *page)
 {
     static const char *const outcomes[] = {"accepted", "failed", "dropped"};
@@ -381,6 +393,7 @@ void dbk_metrics_write(struct dbk_text *text, const struct dbk_metrics_page *pag
     write_consumers(text, page);
     head(text, "daybook_destination_up", "gauge", "1 while the destination answers.");
     write_each_sink(text, page, write_up);
+    write_advisory_up(text, page);
     head(text, "daybook_destination_braked", "gauge",
          "1 while the destination refuses whatever is new and nothing is quarantined for it.");
     write_each_sink(text, page, write_braked);

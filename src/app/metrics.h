@@ -33,6 +33,7 @@ enum dbk_write_outcome {
     DBK_WRITE_REFUSED,
     DBK_WRITE_REJECTED,
     DBK_WRITE_UNAVAILABLE,
+    DBK_WRITE_UNKNOWN, /* unavailable, and it may have landed */
     DBK_WRITE_CONTROL,
     DBK_WRITE_OUTCOMES
 };
@@ -111,6 +112,7 @@ struct dbk_metrics_sink {
 };
 struct dbk_metrics_advisory {
     const char *name;
+    bool up;
     const struct dbk_advisory_counters *counters;
 };
 struct dbk_metrics_consumer {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `daybook consumers list|start|retire|rewind`, of a running daemon. */
+/* `daybook consumers list|start|retire|rewind|lift`, of a running daemon. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -72,7 +72,8 @@ struct verb {
 };
 static const struct verb verbs[] = {{"start", "POST", "/start?why="},
                                     {"retire", "DELETE", "?why="},
-                                    {"rewind", "POST", "/rewind?why="}};
+                                    {"rewind", "POST", "/rewind?why="},
+                                    {"lift", "POST", "/lift?why="}};
 
 static const struct verb *find_verb(const char *name)
 {
@@ -147,8 +148,8 @@ static enum cli_status run(const struct cli_args *args)
     const struct verb *verb = find_verb(word);
     bool lists = word != NULL && strcmp(word, "list") == 0;
     if (!lists && verb == NULL) {
-        return cli_error(CLI_USAGE,
-                         "consumers: write list, start NAME, retire NAME or rewind NAME");
+        return cli_error(
+            CLI_USAGE, "consumers: write list, start NAME, retire NAME, rewind NAME or lift NAME");
     }
     if (lists != (name == NULL)) {
         return cli_error(CLI_USAGE,
@@ -156,7 +157,7 @@ static enum cli_status run(const struct cli_args *args)
                                : "consumers: %s whom? `daybook consumers list` shows the names",
                          word);
     }
-    enum cli_status status = check_options(args, word);
+    enum cli_status status = check_options(args, lists ? "list" : verb->name);
     struct cli_client *client = NULL;
     if (status == CLI_DONE) {
         status = cli_client_for(args, &client);
@@ -171,9 +172,10 @@ static enum cli_status run(const struct cli_args *args)
 
 const struct cli_command cli_consumers = {
     .name = "consumers",
-    .arguments = "list | start NAME [--from WHERE] | retire NAME [--force] | rewind NAME "
-                 "[--why TEXT] [--json] [--url URL]",
-    .summary = "lists consumers, starts or retires one, or has everything delivered to one again",
+    .arguments =
+        "list | start NAME [--from WHERE] | retire NAME [--force] | rewind NAME | lift NAME "
+        "[--why TEXT] [--json] [--url URL]",
+    .summary = "lists consumers; starts, retires, rewinds one, or lets its brake go",
     .about =
         "list    what waits for each, what the journal keeps for it (held), when it last claimed,\n"
         "        and where it started: a position, or the time that it waits for\n"
@@ -183,12 +185,16 @@ const struct cli_command cli_consumers = {
         "retire  forgets a consumer that is not run any more: what only it had not acknowledged\n"
         "        counts as delivered and is no longer kept\n"
         "rewind  delivers again, in order of acceptance, everything that is retained; what is\n"
-        "        quarantined or discarded stays so. Destinations recognise what they have\n",
+        "        quarantined or discarded stays so. Destinations recognise what they have\n"
+        "lift    lets the brake of its destinations go: so many different events were refused in "
+        "a\n"
+        "        row that nothing more was set aside (see stats). It is tried at once; what is\n"
+        "        refused on its own account is set aside again, until the brake falls anew\n",
     .examples = "  daybook consumers list\n"
                 "  daybook consumers start warehouse --from now\n"
                 "  daybook consumers rewind billing --why 'ledger restored from last night'\n"
                 "  daybook consumers retire old-audit --why 'replaced by audit'\n",
-    .choices = "list start retire rewind",
+    .choices = "list start retire rewind lift",
     .operands_max = 2,
     .flags = {{"--from", NULL, "WHERE", NULL,
                "start: oldest (what there is without it), now, a position, or a time (RFC 3339)"},

@@ -116,8 +116,8 @@ static const char *const frame_names[] = {"?",          "EVENT", "CLAIM",  "SETT
                                           "QUARANTINE", "ADMIN", "FORGET", "RELOCATE",
                                           "STATE",      "TRIM",  "LINK"};
 static const char *const settle_names[] = {"?", "ACK", "REFUND", "EXTEND", "GIVE_UP"};
-static const char *const admin_names[] = {"?",       "REGISTER", "RELEASE",
-                                          "DISCARD", "RETIRE",   "REWIND"};
+static const char *const admin_names[] = {"?",      "REGISTER", "RELEASE", "DISCARD",
+                                          "RETIRE", "REWIND",   "LIFT"};
 static const char *const forget_names[] = {"?",       "pruned",    "reclaimed",
                                            "dropped", "discarded", "damaged"};
 static const char *const reason_names[] = {"?", "malformed", "rejected", "attempts_exhausted"};
@@ -231,6 +231,8 @@ static bool admin(struct out *out, const struct dbk_frame *frame)
         moment(out, "start_time", as.start.time_us);
     } else {
         string(out, "request_id", as.request_id);
+    }
+    if (as.op != DBK_ADMIN_REGISTER || as.no != 0) {
         string(out, "who", as.who);
         string(out, "why", as.why);
     }

@@ -219,7 +219,9 @@ void dbk_admin_metrics(struct dbk_service *service, struct dbk_answer *answer)
         consumers[i].advisory_count = delivery != NULL ? delivery->advisory_count : 0;
         for (size_t k = 0; k < consumers[i].advisory_count; k++) {
             consumers[i].advisory[k] = (struct dbk_metrics_advisory){
-                delivery->advisory[k].config->name, &delivery->advisory[k].counters};
+                .name = delivery->advisory[k].config->name,
+                .up = dbk_delivery_advisory_status(&delivery->advisory[k]).up,
+                .counters = &delivery->advisory[k].counters};
         }
         for (size_t k = 0; k < consumers[i].sink_count; k++) {
             struct dbk_sink_status status = dbk_delivery_sink_status(&delivery->sinks[k]);

@@ -569,6 +569,7 @@ static enum MHD_Result answer_now(struct request *request)
     case DBK_ROUTE_EVENT:
     case DBK_ROUTE_START:
     case DBK_ROUTE_REWIND:
+    case DBK_ROUTE_LIFT:
     case DBK_ROUTE_QUARANTINE:
     case DBK_ROUTE_QUARANTINED:
     case DBK_ROUTE_RELEASE:

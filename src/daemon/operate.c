@@ -26,6 +26,7 @@ bool dbk_operate_changes(const struct dbk_target *target)
     switch (target->route) {
     case DBK_ROUTE_START:
     case DBK_ROUTE_REWIND:
+    case DBK_ROUTE_LIFT:
     case DBK_ROUTE_RELEASE:
     case DBK_ROUTE_RELEASE_MANY:
     case DBK_ROUTE_DISCARD_MANY:
@@ -321,15 +322,16 @@ static enum daybook_code act_on_one(struct dbk_operate *op, struct daybook_journ
     return code;
 }
 
-static bool runs_here(const struct dbk_operate *op)
+/* The consumer, where this daemon delivers for it; else NULL. */
+static struct dbk_delivery_consumer *running_consumer(const struct dbk_operate *op)
 {
-    const struct dbk_delivery *delivery = op->service->delivery;
+    struct dbk_delivery *delivery = op->service->delivery;
     for (size_t i = 0; i < delivery->consumer_count; i++) {
         if (strcmp(delivery->consumers[i].config->name, op->target.consumer) == 0) {
-            return delivery->consumers[i].running;
+            return delivery->consumers[i].running ? &delivery->consumers[i] : NULL;
         }
     }
-    return false;
+    return NULL;
 }
 
 static enum daybook_code retire(struct dbk_operate *op, struct daybook_journal *journal,
@@ -340,7 +342,7 @@ static enum daybook_code retire(struct dbk_operate *op, struct daybook_journal *
     if (op->query.force[0] != '\0' && !force && strcmp(op->query.force, "false") != 0) {
         return dbk_fail(err, DAYBOOK_BAD_ARGUMENT, "force is neither true nor false");
     }
-    if (!force && runs_here(op)) {
+    if (!force && running_consumer(op) != NULL) {
         return dbk_fail(err, DAYBOOK_BUSY,
                         "this daemon delivers for %s: take it out of the configuration first; "
                         "with force=true its next claim registers it anew",
@@ -366,6 +368,39 @@ static enum daybook_code rewind_consumer(struct dbk_operate *op, struct daybook_
     if (code == DAYBOOK_OK) {
         answer_status(op, "rewound");
         log_act(op, "rewind", 0);
+    }
+    return code;
+}
+
+static bool is_braked(struct dbk_delivery_consumer *consumer)
+{
+    for (size_t i = 0; i < consumer->sink_count; i++) {
+        if (dbk_delivery_sink_status(&consumer->sinks[i]).braked) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Noted first: what was let go and is in no trail would be worse than the other way round. */
+static enum daybook_code lift_brakes(struct dbk_operate *op, struct daybook_journal *journal,
+                                     struct daybook_error *err)
+{
+    struct daybook_operator by = operator_of(op, op->query.why);
+    struct dbk_delivery_consumer *consumer = running_consumer(op);
+    if (consumer == NULL || !is_braked(consumer)) {
+        return dbk_fail(err, DAYBOOK_NOT_FOUND,
+                        consumer == NULL ? "this daemon does not deliver for %s"
+                                         : "no destination of %s is braked: see /v1/stats",
+                        op->target.consumer);
+    }
+    enum daybook_code code =
+        daybook_journal_note_lift(journal, op->target.consumer, &by, dbk_service_now(op->service),
+                                  deadline_of(op, journal), err);
+    if (code == DAYBOOK_OK) {
+        (void)dbk_delivery_lift_brakes(consumer);
+        answer_status(op, "lifted");
+        log_act(op, "lift", 0);
     }
     return code;
 }
@@ -643,6 +678,8 @@ static enum daybook_code dispatch(struct dbk_operate *op, struct daybook_journal
         return start_consumer(op, journal, err);
     case DBK_ROUTE_REWIND:
         return rewind_consumer(op, journal, err);
+    case DBK_ROUTE_LIFT:
+        return lift_brakes(op, journal, err);
     case DBK_ROUTE_QUARANTINE:
         return list_quarantine(op, journal, err);
     case DBK_ROUTE_QUARANTINED:

@@ -34,6 +34,7 @@ static const struct row rows[] = {
     {DBK_ROUTE_CONSUMER, {"v1", "consumers", CONSUMER}, READS ", DELETE", true, false, true},
     {DBK_ROUTE_START, {"v1", "consumers", CONSUMER, "start"}, "POST", false, true, false},
     {DBK_ROUTE_REWIND, {"v1", "consumers", CONSUMER, "rewind"}, "POST", false, true, false},
+    {DBK_ROUTE_LIFT, {"v1", "consumers", CONSUMER, "lift"}, "POST", false, true, false},
     {DBK_ROUTE_QUARANTINE, {"v1", "consumers", CONSUMER, "quarantine"}, READS, true, false, false},
     {DBK_ROUTE_RELEASE_MANY,
      {"v1", "consumers", CONSUMER, "quarantine", "release"},

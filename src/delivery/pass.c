@@ -197,6 +197,7 @@ static void tell_write(struct daybook_worker *w, enum dbk_ask ask, size_t count,
     } else {
         event.kind = DAYBOOK_WORKER_WRITE;
         event.count = count;
+        event.effect = w->answer.effect;
         event.values_left_out = w->answer.values_left_out;
     }
     dbk_worker_notify(w, event);

@@ -80,6 +80,10 @@ struct dbk_engine_ops {
     enum daybook_code (*start)(struct daybook_journal *j, const char *consumer,
                                struct daybook_start start, const struct daybook_operator *by,
                                int64_t now_us, int64_t deadline_us, struct daybook_error *err);
+    /* Only the entry in the trail. */
+    enum daybook_code (*note_lift)(struct daybook_journal *j, const char *consumer,
+                                   const struct daybook_operator *by, int64_t now_us,
+                                   int64_t deadline_us, struct daybook_error *err);
     enum daybook_code (*quarantine_list)(struct daybook_journal *j, const char *consumer,
                                          uint64_t after_position,
                                          enum daybook_quarantine_reason reason,

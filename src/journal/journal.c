@@ -684,7 +684,7 @@ enum daybook_code daybook_journal_discard(struct daybook_journal *journal, const
                                        err);
 }
 
-/* What retire, rewind and start have in common. */
+/* What retire, rewind, start and a lift have in common. */
 static enum daybook_code check_act_on_consumer(struct daybook_journal *journal,
                                                const char *consumer,
                                                const struct daybook_operator *by, int64_t now_us,
@@ -730,6 +730,22 @@ enum daybook_code daybook_journal_rewind(struct daybook_journal *journal, const 
     return journal->ops->rewind == NULL
                ? cannot(journal, err)
                : journal->ops->rewind(journal, consumer, &checked, now_us, deadline_us, err);
+}
+
+enum daybook_code daybook_journal_note_lift(struct daybook_journal *journal, const char *consumer,
+                                            const struct daybook_operator *by, int64_t now_us,
+                                            int64_t deadline_us, struct daybook_error *err)
+{
+    struct daybook_operator checked = {{NULL, 0}, {NULL, 0}};
+    enum daybook_code code =
+        check_act_on_consumer(journal, consumer, by, now_us, deadline_us, &checked, err);
+
+    if (code != DAYBOOK_OK) {
+        return code;
+    }
+    return journal->ops->note_lift == NULL
+               ? cannot(journal, err)
+               : journal->ops->note_lift(journal, consumer, &checked, now_us, deadline_us, err);
 }
 
 enum daybook_code daybook_journal_start(struct daybook_journal *journal, const char *consumer,

@@ -64,6 +64,8 @@ const char *daybook_operation_kind_name(enum daybook_operation_kind kind)
         return "retire";
     case DAYBOOK_OPERATION_REWIND:
         return "rewind";
+    case DAYBOOK_OPERATION_LIFT:
+        return "lift";
     }
     return "unknown_operation";
 }

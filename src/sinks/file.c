@@ -425,7 +425,8 @@ static enum daybook_code write_lines(struct file_sink *s, const struct daybook_r
 }
 
 static enum daybook_code write_batch(struct file_sink *s, const struct daybook_row *rows,
-                                     size_t count, struct daybook_error *err)
+                                     size_t count, enum daybook_effect *ret_effect,
+                                     struct daybook_error *err)
 {
     uint64_t bytes = 0;
     enum daybook_code code = is_cut(s) ? cut_off(s, err) : make_ready(s, err);
@@ -443,13 +444,16 @@ static enum daybook_code write_batch(struct file_sink *s, const struct daybook_r
     code = write_lines(s, rows, count, err);
     if (code != DAYBOOK_OK) {
         /* Nothing of the batch stays; where that fails too, the next opening looks at the end. */
-        (void)s->os->ftruncate(s->os, s->file, begin);
+        if (s->os->ftruncate(s->os, s->file, begin) != 0) {
+            *ret_effect = DAYBOOK_EFFECT_UNKNOWN;
+        }
         close_file(s);
         return code;
     }
     s->day = s->os->realtime_us(s->os) / DAY_US;
     if (!is_in_place(s)) {
         /* Moved away meanwhile, which would be fine, or removed: nobody can tell. */
+        *ret_effect = DAYBOOK_EFFECT_UNKNOWN;
         close_file(s);
         return dbk_fail(err, DAYBOOK_BACKEND,
                         "the file destination %s: %s was moved or removed while it was written to; "
@@ -466,7 +470,7 @@ static void file_write(struct daybook_sink *sink, const struct daybook_row *rows
     struct daybook_error err = {0};
 
     s->deadline_us = deadline_us;
-    if (write_batch(s, rows, count, &err) == DAYBOOK_OK) {
+    if (write_batch(s, rows, count, &ret_answer->effect, &err) == DAYBOOK_OK) {
         ret_answer->kind = DAYBOOK_ANSWER_ACCEPTED;
     } else {
         say(&ret_answer->words, &err);

@@ -552,6 +552,9 @@ static void answer_commit_failure(struct sqlite_sink *s, int rc, size_t count,
     bool row = dbk_blame_sqlite(rc, DBK_MOMENT_ROW) == DBK_BLAME_ROW;
 
     answer_failure(s, rc, DBK_MOMENT_BETWEEN, answer);
+    if (answer->kind == DAYBOOK_ANSWER_UNAVAILABLE && wants_reopening(rc)) {
+        answer->effect = DAYBOOK_EFFECT_UNKNOWN; /* the mark of the commit may be on the disk */
+    }
     if (row && count > 1) {
         answer->refusal = DAYBOOK_REFUSAL_OF_A_ROW;
     } else if (row) {

@@ -3,12 +3,14 @@
 #include <daybook/sqlite.h>
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -509,6 +511,33 @@ static void test_W12_a_constraint_at_the_commit_names_only_one_row_alone(void **
     assert_sql(p, "SELECT count(*) FROM usage", "1");
 }
 
+/* The commit writes, and the disk fails under it: what is on the disk nobody can say. */
+static void test_W12_a_commit_that_fails_on_the_disk_is_unknown(void **state)
+{
+    struct place *p = *state;
+    struct daybook_row first = row("r1", "{}");
+    struct daybook_row second = row("r2", "{}");
+    char wal[128];
+    struct stat st;
+    struct rlimit files;
+
+    assert_int_equal(write_rows(p, &first, 1, in_ms(10000)), DAYBOOK_ANSWER_ACCEPTED);
+    (void)snprintf(wal, sizeof wal, "%s-wal", p->path);
+    assert_int_equal(stat(wal, &st), 0);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &files), 0);
+    struct rlimit low = {.rlim_cur = (rlim_t)st.st_size, .rlim_max = files.rlim_max};
+    (void)signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
+    enum daybook_answer_kind kind = write_rows(p, &second, 1, in_ms(10000));
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &files), 0);
+    assert_int_equal(kind, DAYBOOK_ANSWER_UNAVAILABLE);
+    assert_int_equal(p->answer.effect, DAYBOOK_EFFECT_UNKNOWN);
+    assert_string_equal(p->answer.words.code, "SQLITE_IOERR_WRITE");
+    assert_int_equal(write_rows(p, &second, 1, in_ms(10000)), DAYBOOK_ANSWER_ACCEPTED);
+    assert_int_equal(p->answer.effect, DAYBOOK_EFFECT_NONE);
+    assert_sql(p, "SELECT group_concat(request_id) FROM usage", "r1,r2");
+}
+
 static void test_W1_a_file_that_was_taken_away_is_made_anew(void **state)
 {
     struct place *p = *state;
@@ -644,6 +673,7 @@ int main(void)
         TEST(test_W12_a_table_without_a_key_is_unavailable),
         TEST(test_W12_a_row_that_a_trigger_swallows_has_not_landed),
         TEST(test_W12_a_constraint_at_the_commit_names_only_one_row_alone),
+        TEST(test_W12_a_commit_that_fails_on_the_disk_is_unknown),
         TEST(test_W1_a_file_that_was_taken_away_is_made_anew),
         TEST(test_the_file_is_made_for_its_owner_alone),
         TEST(test_W1_a_missing_directory_is_unavailable),

@@ -104,10 +104,16 @@ static void stdout_write(struct daybook_sink *sink, const struct daybook_row *ro
     s->deadline_us = deadline_us;
     enum daybook_code code = put_line(s, &err); /* what an earlier write left of its line */
     for (size_t i = 0; i < count && code == DAYBOOK_OK; i++) {
+        /* A line that was begun is ended by the next write, and read by then. */
+        ret_answer->effect = i > 0 ? DAYBOOK_EFFECT_UNKNOWN : DAYBOOK_EFFECT_NONE;
         code = take_row(s, &rows[i], &err);
+        if (code != DAYBOOK_OK && s->at > 0) {
+            ret_answer->effect = DAYBOOK_EFFECT_UNKNOWN;
+        }
     }
     if (code == DAYBOOK_OK) {
         ret_answer->kind = DAYBOOK_ANSWER_ACCEPTED;
+        ret_answer->effect = DAYBOOK_EFFECT_NONE;
         return;
     }
     struct daybook_bytes message = {err.message, strlen(err.message)};

@@ -149,6 +149,30 @@ static void test_C1_start_is_for_a_consumer_that_is_new_to_the_journal(struct co
     assert_int_equal(ops[0].no, ops[1].no + 1);
 }
 
+static void test_O1_a_lift_is_noted_and_changes_nothing_else(struct contract_world *world)
+{
+    static struct daybook_operation ops[2];
+    struct daybook_operator by = {text("ada"), text("mended the column")};
+    size_t count = 0;
+
+    need_lists(world);
+    put_many(world, "e", 2, NULL);
+    enrol(world, "billing");
+    assert_code(DAYBOOK_OK, daybook_journal_note_lift(world->journal, "billing", &by, world->now_us,
+                                                      DAYBOOK_NO_DEADLINE, &world->err));
+    assert_code(DAYBOOK_NOT_FOUND,
+                daybook_journal_note_lift(world->journal, "nobody", &by, world->now_us,
+                                          DAYBOOK_NO_DEADLINE, &world->err));
+    world_reopen(world, CONTRACT_KILLED);
+    assert_code(DAYBOOK_OK,
+                daybook_journal_operations(world->journal, 0, ops, 2, &count, &world->err));
+    assert_int_equal(count, 1);
+    assert_int_equal(ops[0].kind, DAYBOOK_OPERATION_LIFT);
+    assert_string_equal(ops[0].consumer, "billing");
+    assert_string_equal(ops[0].why, "mended the column");
+    assert_int_equal(figures(world, "billing").pending, 2);
+}
+
 static void test_O1_an_operation_that_fails_leaves_no_trail(struct contract_world *world)
 {
     struct daybook_operation op;
@@ -429,6 +453,7 @@ static struct contract_test tests[] = {
     TEST(test_C1b_what_is_kept_for_a_started_consumer_is_not_given_up),
     TEST(test_C1_a_started_consumer_waits_for_its_time),
     TEST(test_C1_start_is_for_a_consumer_that_is_new_to_the_journal),
+    TEST(test_O1_a_lift_is_noted_and_changes_nothing_else),
     TEST(test_O1_an_operation_that_fails_leaves_no_trail),
     TEST(test_S1_an_event_is_shown_with_what_it_is_to_each_consumer),
     TEST(test_C7_a_damaged_event_is_found_without_its_record),

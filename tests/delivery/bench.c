@@ -34,6 +34,7 @@ static void note(void *user, const struct daybook_worker_event *event)
     b->told[event->kind]++;
     b->counts[event->kind] += event->count;
     b->values_left_out += event->values_left_out;
+    b->unknown += event->effect == DAYBOOK_EFFECT_UNKNOWN ? 1 : 0;
     assert_string_equal(event->consumer, CONSUMER);
     if (event->kind == DAYBOOK_WORKER_BRAKED) {
         (void)snprintf(b->brake, sizeof b->brake, "%s", event->message);

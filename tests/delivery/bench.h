@@ -29,6 +29,7 @@ struct bench {
 
     uint64_t counts[DAYBOOK_WORKER_MAINTAIN_FAILED + 1]; /* told of each kind: sums of `count` */
     unsigned told[DAYBOOK_WORKER_MAINTAIN_FAILED + 1];
+    unsigned unknown;  /* writes of which it was said that they may have landed */
     char message[512]; /* of the last notice that had one */
     char brake[512];   /* why, as told */
     int64_t write_takes_us;

@@ -424,8 +424,10 @@ static void test_W12_a_destination_that_accepts_and_loses_the_answer(void **stat
     assert_nobody_blamed(b);
     assert_int_equal(b->worker->delivered, 0); /* W1: nobody has said so */
     assert_int_equal(backlog(b).in_flight + backlog(b).pending, 4);
+    assert_int_equal(b->unknown, b->told[DAYBOOK_WORKER_WRITE]);
     b->sinks[0]->loses_answers = false;
     live(b, 10 * MINUTE_US);
+    assert_true(b->unknown < b->told[DAYBOOK_WORKER_WRITE]);
     assert_true(backlog(b).drained);
     assert_int_equal(b->worker->delivered, 4);
 }

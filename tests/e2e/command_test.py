@@ -462,7 +462,7 @@ def test_completion():
                               stdout=subprocess.PIPE).stdout.decode().split()
     assert set(commands()) <= set(zsh("daybook", ""))
     assert zsh("daybook", "quarantine", "list", "--reason", "") == ["malformed", "rejected", "attempts_exhausted"]
-    assert zsh("daybook", "consumers", "") == ["list", "start", "retire", "rewind"]
+    assert zsh("daybook", "consumers", "") == ["list", "start", "retire", "rewind", "lift"]
     assert "--json" in zsh("daybook", "stats", "-")
 
 

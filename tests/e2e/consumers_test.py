@@ -62,9 +62,60 @@ def test_W9_one_that_is_away_holds_nothing_up():
         until("it is counted", lambda: d.metric(
             'daybook_advisory_events_total{sink="board",outcome="failed"}') > 0)
         assert d.consumer()["advisory"][0]["up"] is False
+        assert d.metric('daybook_destination_up{sink="board"}') == 0
+        assert d.metric('daybook_destination_up{sink="ledger"}') == 1
         assert d.consumer()["destinations"][0]["up"] is True
         assert d.log().count("advisory destination did not take what it was told") == 1, d.log()
         lock.release()
+        assert d.stop()[0] == 0
+
+
+def test_W9_the_queue_is_as_long_as_the_configuration_says():
+    with daemon(consumers=[consumer("billing", sqlite("ledger"), advisory=[sqlite("board")], advisory_events=10)]) as d:
+        d.start()
+        assert d.post(event("a"))[0] == 201
+        until("the board is told", lambda: d.metric(
+            'daybook_advisory_events_total{sink="board",outcome="accepted"}') == 1)
+        assert d.metric('daybook_destination_up{sink="board"}') == 1
+        lock = dp.LedgerLock(d.path("board.db"))
+        d.post([event(f"e{i}", subject=f"k{i}") for i in range(200)])
+        d.drained()
+        until("what the queue has no room for is dropped", lambda: d.metric(
+            'daybook_advisory_events_total{sink="board",outcome="dropped"}') >= 190 - 10)
+        lock.release()
+        assert d.stop()[0] == 0
+
+
+# ---- the brake --------------------------------------------------------------------------------
+
+
+def test_W6b_O1_an_operator_lifts_the_brake():
+    with daemon(journal={"path": "data", "min_free_disk": "1MiB", "max_delivery_attempts": 1},
+                consumers=[consumer("billing", sqlite("ledger"), lease="600ms", write_timeout="200ms",
+                                    reject_brake=3, claim_batch=2)]) as d:
+        d.start()
+        path = "/v1/consumers/billing/lift"
+        assert d.post(event("first"))[0] == 201
+        d.drained()
+        assert d.request("POST", path)[0] == 404  # nothing is braked
+        d.reject("bad", name="ledger.db")
+        d.post([event(f"bad{i}", subject=f"k{i}", model="bad") for i in range(12)])
+        until("it is braked", lambda: d.metric('daybook_destination_braked{sink="ledger"}') == 1)
+        held = d.consumer()["quarantined"]
+        assert held < 12, held
+        status, _, body = d.request("POST", path + "?why=they+are+bad", headers={"Daybook-Operator": "ada"})
+        assert (status, body) == (200, {"status": "lifted", "consumer": "billing"}), body
+        # It is tried at once, and condemns again, until the brake falls anew.
+        until("some more are set aside", lambda: d.consumer()["quarantined"] > held)
+        op = d.get("/v1/operations")[2]["operations"][0]
+        assert (op["kind"], op["consumer"], op["who"], op["why"]) == (
+            "lift", "billing", "ada (127.0.0.1)", "they are bad"), op
+        until("it is braked again", lambda: d.metric('daybook_destination_braked{sink="ledger"}') == 1)
+        answer = d.run("consumers", "lift", "billing", "--why", "once more")
+        assert (answer.returncode, answer.stdout) == (0, b"lifted billing\n"), answer
+        assert d.run("consumers", "lift", "other").returncode == 1
+        ops = d.get("/v1/operations")[2]["operations"]
+        assert [o["kind"] for o in ops] == ["lift", "lift"], ops
         assert d.stop()[0] == 0
 
 

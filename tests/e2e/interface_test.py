@@ -399,6 +399,8 @@ HELD.update({
     "get-events": at("http", "test_reading"),
     "consumer-retire": at("operators", "test_consumers_rewind_and_retire"),
     "consumer-rewind": at("operators", "test_consumers_rewind_and_retire"),
+    "consumers-lift": at("consumers", "test_W6b_O1_an_operator_lifts_the_brake"),
+    "consumer-lift": at("consumers", "test_W6b_O1_an_operator_lifts_the_brake"),
     "consumer-start": at("operators", "test_C1_a_consumer_is_started_ahead_of_its_daemon"),
     "get-quarantine": at("operators", "test_quarantine_is_listed_and_shown"),
     "quarantine-release": at("operators", "test_release_of_one_and_the_order_it_brings_back", "test_release_of_many"),

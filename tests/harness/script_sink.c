@@ -179,6 +179,7 @@ static void script_write(struct daybook_sink *sink, const struct daybook_row *ro
     }
     if (s->loses_answers) {
         answer->kind = DAYBOOK_ANSWER_UNAVAILABLE;
+        answer->effect = DAYBOOK_EFFECT_UNKNOWN;
     }
 }
 

@@ -393,6 +393,39 @@ static void test_W1_trouble_at_every_step_loses_nothing_accepted(void **state)
     }
 }
 
+/* A write that says that nothing landed has left nothing; where that could not be seen to, it says so. */
+static void test_W12_nothing_landed_is_never_a_lie(void **state)
+{
+    (void)state;
+    static const struct sim_injection troubles[] = {
+        {.trouble = SIM_FAIL_ONCE, .os_errno = EIO},
+        {.trouble = SIM_FAIL_STICKY, .os_errno = EIO},
+        {.trouble = SIM_SHORT_ONCE, .short_bytes = 700},
+    };
+    unsigned unknown = 0;
+    unsigned none = 0;
+    for (uint64_t step = 1; step <= 12; step++) {
+        for (size_t t = 0; t < sizeof troubles / sizeof troubles[0]; t++) {
+            void *inner = NULL;
+            struct sim_injection injection = troubles[t];
+            setup(&inner);
+            open_sink(&world);
+            assert_int_equal(write_soon(&world, 0), DAYBOOK_ANSWER_ACCEPTED);
+            injection.nth = step;
+            sim_inject(world.disk, injection);
+            bool accepted = write_soon(&world, 1) == DAYBOOK_ANSWER_ACCEPTED;
+            sim_calm(world.disk);
+            if (!accepted && world.answer.effect == DAYBOOK_EFFECT_NONE) {
+                assert_int_equal(look(&world).lines, BATCH_ROWS);
+                none++;
+            }
+            unknown += !accepted && world.answer.effect == DAYBOOK_EFFECT_UNKNOWN ? 1 : 0;
+            teardown(&inner);
+        }
+    }
+    assert_true(none > 0 && unknown > 0);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -406,6 +439,7 @@ int main(void)
         TEST(test_T6_a_write_past_its_deadline_leaves_nothing),
         TEST(test_an_unfinished_end_is_completed_or_cut),
         cmocka_unit_test(test_W1_a_crash_at_every_step_loses_nothing_accepted),
+        cmocka_unit_test(test_W12_nothing_landed_is_never_a_lie),
         cmocka_unit_test(test_W1_trouble_at_every_step_loses_nothing_accepted),
     };
     return cmocka_run_group_tests_name("the file destination on the simulated disk", tests, NULL,

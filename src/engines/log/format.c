@@ -567,6 +567,7 @@ static size_t admin_payload_bytes(const struct dbk_admin_frame *frame)
     case DBK_ADMIN_DISCARD:
         return 8 * (size_t)frame->position_count;
     case DBK_ADMIN_RETIRE:
+    case DBK_ADMIN_LIFT:
         break;
     }
     return 0;
@@ -615,6 +616,7 @@ size_t dbk_admin_frame_encode(uint8_t *out, const struct dbk_admin_frame *frame)
         }
         break;
     case DBK_ADMIN_RETIRE:
+    case DBK_ADMIN_LIFT:
         break;
     }
     uint8_t *texts = append_bytes(payload + admin_payload_bytes(frame), frame->request_id);
@@ -628,7 +630,7 @@ bool dbk_admin_frame_decode(const struct dbk_frame *in, struct dbk_admin_frame *
         return false;
     }
     uint32_t op = dbk_get_u32(in->body);
-    if (op < DBK_ADMIN_REGISTER || op > DBK_ADMIN_REWIND) {
+    if (op < DBK_ADMIN_REGISTER || op > DBK_ADMIN_LIFT) {
         return false;
     }
     memset(ret, 0, sizeof(*ret));

@@ -253,7 +253,8 @@ enum dbk_admin_op {
     DBK_ADMIN_RELEASE = 2,
     DBK_ADMIN_DISCARD = 3,
     DBK_ADMIN_RETIRE = 4,
-    DBK_ADMIN_REWIND = 5
+    DBK_ADMIN_REWIND = 5,
+    DBK_ADMIN_LIFT = 6
 };
 struct dbk_admin_frame {
     enum dbk_admin_op op;

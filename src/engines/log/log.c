@@ -680,6 +680,7 @@ const struct dbk_engine_ops dbk_log_ops = {
     .retire = dbk_log_retire,
     .rewind = dbk_log_rewind,
     .start = dbk_log_start,
+    .note_lift = dbk_log_note_lift,
     .find = dbk_log_find,
     .quarantine_list = dbk_log_quarantine_list,
     .operations = dbk_log_operations,

@@ -421,6 +421,9 @@ enum daybook_code dbk_log_retire(struct daybook_journal *j, const char *consumer
 enum daybook_code dbk_log_rewind(struct daybook_journal *j, const char *consumer,
                                  const struct daybook_operator *by, int64_t now_us,
                                  int64_t deadline_us, struct daybook_error *err);
+enum daybook_code dbk_log_note_lift(struct daybook_journal *j, const char *consumer,
+                                    const struct daybook_operator *by, int64_t now_us,
+                                    int64_t deadline_us, struct daybook_error *err);
 enum daybook_code dbk_log_start(struct daybook_journal *j, const char *consumer,
                                 struct daybook_start start, const struct daybook_operator *by,
                                 int64_t now_us, int64_t deadline_us, struct daybook_error *err);

@@ -93,7 +93,7 @@ static enum daybook_code judge(struct dbk_log *log, const struct act *act, uint3
                         "consumer %s holds live leases; stop it, or wait until they end",
                         act->consumer);
     }
-    if (act->op == DBK_ADMIN_RETIRE || act->op == DBK_ADMIN_REWIND) {
+    if (act->op == DBK_ADMIN_RETIRE || act->op == DBK_ADMIN_REWIND || act->op == DBK_ADMIN_LIFT) {
         return DAYBOOK_OK;
     }
     enum dbk_standing standing =
@@ -141,6 +141,7 @@ static void apply(struct dbk_log *log, const struct act *act, uint32_t id, uint6
         dbk_state_rewind(log->state, id, log->next_token, act->now_us);
         break;
     case DBK_ADMIN_REGISTER:
+    case DBK_ADMIN_LIFT: /* of a worker's, not ours */
         break;
     }
 }
@@ -240,6 +241,14 @@ enum daybook_code dbk_log_rewind(struct daybook_journal *j, const char *consumer
                                  int64_t deadline_us, struct daybook_error *err)
 {
     struct act act = {.op = DBK_ADMIN_REWIND, .consumer = consumer, .by = by, .now_us = now_us};
+    return perform(dbk_log_of(j), &act, deadline_us, err);
+}
+
+enum daybook_code dbk_log_note_lift(struct daybook_journal *j, const char *consumer,
+                                    const struct daybook_operator *by, int64_t now_us,
+                                    int64_t deadline_us, struct daybook_error *err)
+{
+    struct act act = {.op = DBK_ADMIN_LIFT, .consumer = consumer, .by = by, .now_us = now_us};
     return perform(dbk_log_of(j), &act, deadline_us, err);
 }
 

@@ -99,6 +99,8 @@ static enum daybook_code replay_admin(struct dbk_log *log, const struct dbk_admi
     case DBK_ADMIN_REWIND:
         dbk_state_rewind(log->state, admin->consumer, admin->token_floor, admin->at_us);
         return DAYBOOK_OK;
+    case DBK_ADMIN_LIFT:
+        return DAYBOOK_OK; /* it is in the trail, and no more */
     case DBK_ADMIN_RELEASE:
         for (uint32_t i = 0; i < admin->position_count; i++) {
             dbk_state_release(log->state, admin->consumer, dbk_admin_position_at(admin, i));

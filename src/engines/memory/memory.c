@@ -436,6 +436,20 @@ static enum daybook_code memory_start(struct daybook_journal *j, const char *con
     return code;
 }
 
+static enum daybook_code memory_note_lift(struct daybook_journal *j, const char *consumer,
+                                          const struct daybook_operator *by, int64_t now_us,
+                                          int64_t deadline_us, struct daybook_error *err)
+{
+    struct memory_journal *m = memory_of(j);
+    enum daybook_code code;
+
+    (void)deadline_us;
+    dbk_mutex_lock(&m->mutex);
+    code = dbk_model_note_lift(m->model, consumer, by, now_us, err);
+    dbk_mutex_unlock(&m->mutex);
+    return code;
+}
+
 static enum daybook_code memory_quarantine_list(struct daybook_journal *j, const char *consumer,
                                                 uint64_t after_position,
                                                 enum daybook_quarantine_reason reason,
@@ -543,6 +557,7 @@ static const struct dbk_engine_ops memory_ops = {
     .retire = memory_retire,
     .rewind = memory_rewind,
     .start = memory_start,
+    .note_lift = memory_note_lift,
     .find = memory_find,
     .quarantine_list = memory_quarantine_list,
     .operations = memory_operations,

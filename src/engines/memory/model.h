@@ -85,6 +85,9 @@ enum daybook_code dbk_model_retire(struct dbk_model *model, const char *consumer
 enum daybook_code dbk_model_rewind(struct dbk_model *model, const char *consumer,
                                    const struct daybook_operator *by, int64_t now_us,
                                    struct daybook_error *err);
+enum daybook_code dbk_model_note_lift(struct dbk_model *model, const char *consumer,
+                                      const struct daybook_operator *by, int64_t now_us,
+                                      struct daybook_error *err);
 enum daybook_code dbk_model_start(struct dbk_model *model, const char *consumer,
                                   struct daybook_start start, const struct daybook_operator *by,
                                   int64_t now_us, struct daybook_error *err);

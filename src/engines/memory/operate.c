@@ -232,6 +232,20 @@ enum daybook_code dbk_model_rewind(struct dbk_model *m, const char *consumer,
     return DAYBOOK_OK;
 }
 
+enum daybook_code dbk_model_note_lift(struct dbk_model *m, const char *consumer,
+                                      const struct daybook_operator *by, int64_t now_us,
+                                      struct daybook_error *err)
+{
+    if (dbk_model_find_consumer(m, consumer) == SEARCH_NONE) {
+        return no_consumer(consumer, err);
+    }
+    if (!reserve_trail(m)) {
+        return no_memory(err);
+    }
+    record(m, DAYBOOK_OPERATION_LIFT, consumer, NULL, by, now_us);
+    return DAYBOOK_OK;
+}
+
 enum daybook_code dbk_model_start(struct dbk_model *m, const char *consumer,
                                   struct daybook_start start, const struct daybook_operator *by,
                                   int64_t now_us, struct daybook_error *err)
