@@ -253,7 +253,7 @@ out:
 
 /* ---- stored events --------------------------------------------------------------------------- */
 
-static bool parse_number(const char *text, uint64_t *ret)
+bool dbk_number_parse(const char *text, uint64_t *ret)
 {
     size_t len = strlen(text);
     if (len == 0 || len > 19 || strspn(text, "0123456789") != len) {
@@ -268,10 +268,10 @@ enum daybook_code dbk_listing_parse(const char *after, const char *limit, const 
 {
     uint64_t count = DBK_LISTING_EVENTS_DEFAULT;
     *ret = (struct dbk_listing){.where = DAYBOOK_WHERE_ALL};
-    if (after != NULL && !parse_number(after, &ret->after)) {
+    if (after != NULL && !dbk_number_parse(after, &ret->after)) {
         return dbk_fail(err, DAYBOOK_BAD_ARGUMENT, "after is no position: write digits alone");
     }
-    if (limit != NULL && (!parse_number(limit, &count) || count == 0)) {
+    if (limit != NULL && (!dbk_number_parse(limit, &count) || count == 0)) {
         return dbk_fail(err, DAYBOOK_BAD_ARGUMENT, "limit is no number from 1 to %u",
                         DAYBOOK_CLAIM_EVENTS_MAX);
     }

@@ -26,6 +26,8 @@ void dbk_admin_events(struct dbk_service *service, const struct dbk_listing *lis
                       struct dbk_answer *answer);
 void dbk_admin_ready(struct dbk_service *service, struct dbk_answer *answer);
 
+/* A number of at most 19 digits, and nothing else. */
+bool dbk_number_parse(const char *text, uint64_t *ret);
 /* Reads `?after=&limit=&where=`; a NULL text is the default. Returns OK, or BAD_ARGUMENT with the mend. */
 enum daybook_code dbk_listing_parse(const char *after, const char *limit, const char *where,
                                     struct dbk_listing *ret, struct daybook_error *err);

@@ -118,15 +118,13 @@ static enum daybook_code read_page(const struct dbk_operate *op, const char *cur
                                    const char *name, uint32_t usual, uint32_t most,
                                    struct dbk_listing *ret, struct daybook_error *err)
 {
-    struct dbk_listing from;
     enum daybook_code code = dbk_listing_parse(NULL, given(op->query.limit), NULL, ret, err);
     if (code != DAYBOOK_OK) {
         return code;
     }
-    if (dbk_listing_parse(given(cursor), NULL, NULL, &from, NULL) != DAYBOOK_OK) {
+    if (cursor[0] != '\0' && !dbk_number_parse(cursor, &ret->after)) {
         return dbk_fail(err, DAYBOOK_BAD_ARGUMENT, "%s is no number: write digits alone", name);
     }
-    ret->after = from.after;
     ret->limit = op->query.limit[0] == '\0' ? usual : ret->limit;
     ret->limit = ret->limit < most ? ret->limit : most;
     return DAYBOOK_OK;
