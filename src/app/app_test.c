@@ -96,7 +96,7 @@ static void test_metrics_page(void **state)
     };
     struct dbk_http_counters http = {.connections = 7};
     http.limited[DBK_HTTP_LIMIT_SLOW_REQUEST] = 2;
-    struct dbk_metrics_page page = {&journal, &appends, &http, 3, &consumer, 1};
+    struct dbk_metrics_page page = {&journal, &appends, &http, 3, true, &consumer, 1};
     struct dbk_text text = {0};
     dbk_metrics_write(&text, &page);
     static const char *const lines[] = {
@@ -134,6 +134,7 @@ static void test_metrics_page(void **state)
         "\ndaybook_destination_up{sink=\"board\"} 1\n",
         "\ndaybook_sink_writes_total{sink=\"ledger\",outcome=\"unknown\"} 2\n",
         "\ndaybook_sink_writes_total{sink=\"ledger\",outcome=\"unavailable\"} 0\n",
+        "\ndaybook_journal_repaired{journal=\"main\"} 1\n",
         "\ndaybook_held_bytes{journal=\"main\",consumer=\"billing\"} 900\n",
         "\ndaybook_newer_version_events{journal=\"main\",consumer=\"billing\"} 6\n",
         "\ndaybook_consumer_running{journal=\"main\",consumer=\"billing\"} 1\n",
@@ -173,7 +174,7 @@ static void test_metrics_are_well_formed(void **state)
     (void)state;
     struct dbk_append_counters appends = {0};
     struct dbk_http_counters http = {.connections = 0};
-    struct dbk_metrics_page page = {NULL, &appends, &http, 0, NULL, 0};
+    struct dbk_metrics_page page = {NULL, &appends, &http, 0, false, NULL, 0};
     struct dbk_text text = {0};
     dbk_metrics_write(&text, &page);
     char *rest = text.data;

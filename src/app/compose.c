@@ -11,6 +11,7 @@
 #include <daybook/sqlite.h>
 
 #include "app/logline.h"
+#include "app/mend.h"
 #include "base/assert.h"
 #include "base/error.h"
 
@@ -50,8 +51,17 @@ enum daybook_code dbk_compose_journal(const struct dbk_config *config, int64_t n
                                       struct daybook_error *err)
 {
     struct daybook_log_options options;
+    struct daybook_error why = {0};
     dbk_compose_log_options(config, now_us, &options);
-    return daybook_log_open(&options, ret_journal, err);
+    enum daybook_code code = daybook_log_open(&options, ret_journal, &why);
+    if (code == DAYBOOK_DAMAGED && config->damage == DBK_DAMAGE_REPAIR) {
+        code = dbk_mend_journal(config, why.message, err);
+        return code == DAYBOOK_OK ? daybook_log_open(&options, ret_journal, err) : code;
+    }
+    if (code != DAYBOOK_OK && err != NULL) {
+        *err = why;
+    }
+    return code;
 }
 
 enum daybook_code dbk_compose_register(struct daybook_journal *journal,

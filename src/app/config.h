@@ -30,6 +30,9 @@ enum dbk_log_level { DBK_LOG_DEBUG, DBK_LOG_INFO, DBK_LOG_WARNING, DBK_LOG_ERROR
 enum dbk_log_format { DBK_LOG_TEXT, DBK_LOG_JSON };
 enum dbk_sink_kind { DBK_SINK_SQLITE, DBK_SINK_FILE, DBK_SINK_STDOUT };
 
+/* What to do with a journal that is refused as damaged. */
+enum dbk_damage { DBK_DAMAGE_REFUSE, DBK_DAMAGE_REPAIR };
+
 /* What a producer is told whose event could not be made durable (M2). */
 enum dbk_undurable { DBK_UNDURABLE_REFUSE, DBK_UNDURABLE_SERVE };
 
@@ -96,7 +99,8 @@ struct dbk_config {
     uint64_t max_events;
     uint64_t max_bytes;
     uint64_t min_free_disk;
-    int tail; /* enum daybook_tail_policy */
+    int tail;   /* enum daybook_tail_policy */
+    int damage; /* enum dbk_damage */
     uint64_t max_event_bytes;
     uint64_t max_delivery_attempts;
     int64_t retain_acknowledged_ms;

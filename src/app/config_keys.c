@@ -20,6 +20,7 @@
 static const char *const backends[] = {"log", NULL};
 static const char *const identities[] = {"any", "uuidv7", NULL};
 static const char *const tails[] = {"refuse", "accept", NULL};
+static const char *const damages[] = {"refuse", "repair", NULL};
 static const char *const policies[] = {"refuse", "drop_oldest", NULL};
 static const char *const undurable[] = {"refuse", "serve", NULL};
 static const char *const levels[] = {"debug", "info", "warning", "error", NULL};
@@ -60,6 +61,8 @@ const struct dbk_config_key dbk_config_keys[] = {
      "While less than this is free on the disk no further segment is prepared: what stands prepared is used up, then appends are refused (503). Delivery goes on."},
     {"journal.tail", DBK_KEY_CHOICE, C(tail), 0, 0, "refuse", tails,
      "What to do with an end of the log that a crash cannot explain. `refuse`: do not start and change nothing; `accept`: set it aside."},
+    {"journal.damage", DBK_KEY_CHOICE, C(damage), 0, 0, "refuse", damages,
+     "What to do with a journal that is damaged below what was durable. `refuse`: do not start and change nothing; `repair`: keep everything whose checksums hold, set the damaged directory aside as `PATH.damaged-YYYYMMDDThhmmssZ`, start, and say so (`repaired` in `/v1/stats`, `daybook_journal_repaired`) until somebody has removed the file `REPAIRED` from the data directory."},
     {"journal.max_event_bytes", DBK_KEY_SIZE, C(max_event_bytes), 256, 16 * DBK_MIB, "256KiB", NULL,
      "Largest event; a larger one is answered 413."},
     {"journal.max_delivery_attempts", DBK_KEY_COUNT, C(max_delivery_attempts), 1, 1000, "8", NULL,

@@ -386,6 +386,9 @@ static void write_advisory(struct dbk_text *text, const struct dbk_metrics_page 
 void dbk_metrics_write(struct dbk_text *text, const struct dbk_metrics_page *page)
 {
     write_appends(text, page);
+    head(text, "daybook_journal_repaired", "gauge",
+         "1 since the journal was found damaged and repaired, until somebody has seen to it.");
+    value(text, "daybook_journal_repaired", JOURNAL, page->repaired ? 1 : 0);
     write_http(text, page->http);
     if (page->journal != NULL) {
         write_journal(text, page->journal);

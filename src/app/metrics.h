@@ -129,6 +129,7 @@ struct dbk_metrics_page {
     const struct dbk_append_counters *appends;
     const struct dbk_http_counters *http;
     uint64_t appends_in_flight;
+    bool repaired; /* the flag of journal.damage: repair is up */
     const struct dbk_metrics_consumer *consumers;
     size_t consumer_count;
 };

@@ -90,6 +90,10 @@ static void print_warnings(struct daybook_bytes body)
     struct dbk_json_walk walk;
     struct dbk_json_item item;
     char name[TEXT_BYTES];
+    if (cli_member_true(body, "repaired")) {
+        printf("\nwarning: the journal was damaged and was repaired: read the file REPAIRED in its "
+               "directory, and remove it when what it asks for is done\n");
+    }
     uint64_t damaged = cli_member_number(cli_member(body, "journal"), "undeliverable_events");
     if (damaged > 0) {
         printf("\nwarning: %" PRIu64 " events are damaged on the disk: see daybook verify\n",

@@ -194,7 +194,9 @@ void dbk_admin_stats(struct dbk_service *service, struct dbk_answer *answer)
         : strcmp(ready, "journal_failed") == 0 || stats.state == DAYBOOK_JOURNAL_FAILED ? "failed"
                                                                                         : "open";
     begin_json(answer);
-    dbk_text_printf(&answer->body, "{\"version\":\"%s\",\"journal\":", daybook_version());
+    dbk_text_printf(&answer->body,
+                    "{\"version\":\"%s\",\"repaired\":%s,\"journal\":", daybook_version(),
+                    service->repaired ? "true" : "false");
     dbk_journal_json(&answer->body, &stats, state);
     dbk_text_str(&answer->body, ",\"consumers\":");
     write_consumers(&answer->body, view);
@@ -240,6 +242,7 @@ void dbk_admin_metrics(struct dbk_service *service, struct dbk_answer *answer)
         .appends = &service->appends,
         .http = &service->http,
         .appends_in_flight = dbk_service_in_flight(service),
+        .repaired = service->repaired,
         .consumers = consumers,
         .consumer_count = view->count,
     };

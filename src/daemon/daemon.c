@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "app/logline.h"
+#include "app/mend.h"
 #include "base/error.h"
 #include "daemon/http.h"
 #include "daemon/notify.h"
@@ -67,6 +68,7 @@ static enum daybook_code open_signals(struct life *life, struct daybook_error *e
 static void wait_for_news(struct life *life, int64_t timeout_ms)
 {
     dbk_http_look(life->http);
+    life->service.repaired = dbk_mend_flag_is_up(life->config);
     timeout_ms = timeout_ms < LOOK_INTERVAL_MS ? timeout_ms : LOOK_INTERVAL_MS;
     struct pollfd fds[2] = {{.fd = life->signal_fd, .events = POLLIN},
                             {.fd = life->service.look_fd, .events = POLLIN}};

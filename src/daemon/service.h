@@ -49,6 +49,7 @@ struct dbk_service {
     struct dbk_http_counters http;
     void (*wake)(void *waiter); /* ends the wait of an append's waiter; completion thread */
     int look_fd;                /* eventfd: the main thread has something to look at */
+    _Atomic bool repaired;      /* the flag of a repair is up; looked at by the main thread */
 
     struct dbk_mutex clock_lock;
     struct dbk_clock clock;

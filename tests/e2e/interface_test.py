@@ -442,7 +442,7 @@ HELD.update({
 
 # Keys of the page that the table of keys does not have yet.
 KEYS_LATER = {
-    "listen.tls": later(TLS), "auth.tokens_file": later(AUTH), "journal.damage": missing("`journal.damage: repair`"),
+    "listen.tls": later(TLS), "auth.tokens_file": later(AUTH),
     **{f"journal.{key}": later(POSTGRES) for key in ("dsn_env", "schema", "create_schema", "connections")},
 }
 

@@ -11,7 +11,7 @@ import sys
 import threading
 
 import daybook_process as dp
-from daybook_process import Daemon, event
+from daybook_process import Daemon, event, until
 
 BINARY, SLOW_DISK = sys.argv[1], sys.argv[2]
 daemon = functools.partial(Daemon, BINARY)
@@ -115,6 +115,57 @@ def test_repair_keeps_what_is_whole_and_says_what_is_missing():
         d.drained()
         assert len(d.rows()) == len(events) + 1
         assert d.stop()[0] == 0 and d.run("verify", "data").returncode == DONE
+
+
+def test_damage_repair_starts_with_what_is_whole_and_says_so():
+    ledger = {"kind": "sqlite", "name": "ledger", "path": "data/usage.db"}  # beside the journal, as without a file
+    with daemon(consumers=[{"name": "billing", "sinks": [ledger]}]) as d:
+        events = filled(d)
+        change(d, "data", offset_of(d, "data", b"e17"), b"E")
+        before = content(d, "data")
+        journal = {**dp.DEFAULTS["journal"], "path": "data/"}  # a slash changes nothing
+        d.config["journal"] = {**journal, "damage": "refuse"}
+        d.launch()
+        assert d.wait() == FAILED and "damaged at offset" in d.log(), d.log()
+        assert {k: v for k, v in content(d, "data").items() if not k.endswith("LOCK")} == {
+            k: v for k, v in before.items() if not k.endswith("LOCK")}
+        d.config["journal"] = {**journal, "damage": "repair"}
+        d.start()
+        assert d.log().count("missing") == 1 and "first_position=18" in d.log(), d.log()
+        stats = d.stats()
+        assert stats["repaired"] is True and stats["journal"]["counters"]["damaged"] == 1, stats
+        assert d.metric('daybook_journal_repaired{journal="main"}') == 1
+        assert "warning: the journal was damaged and was repaired" in d.run("stats").stdout.decode()
+        # What was delivered stays so, the ledger is where it was, and what is whole is there.
+        assert d.post(event("after"))[2]["position"] == len(events) + 1
+        d.drained()
+        assert len(d.rows(name="data/usage.db")) == len(events) + 1
+        assert d.post(event("e17", subject="k3"))[0] == 201  # sent again, it is stored again
+        # The old directory is there, byte for byte, without what is not the journal's.
+        aside = [n for n in os.listdir(d.directory) if n.startswith("data.damaged-")]
+        assert len(aside) == 1 and not os.path.exists(d.path("data.repaired")), os.listdir(d.directory)
+        def journals(files, name):
+            return {os.path.relpath(k, d.path(name)): v for k, v in files.items() if k.endswith((".dbl", "FORMAT"))}
+        assert journals(content(d, aside[0]), aside[0]) == journals(before, "data")
+        assert not [n for n in os.listdir(d.path(aside[0])) if n.startswith("usage.db")]
+        with open(d.path("data/REPAIRED"), encoding="utf-8") as file:
+            said = file.read()
+        assert aside[0] in said and "events lost, at most: 1" in said and "damaged at offset" in said, said
+        # The flag outlives a restart, which repairs nothing any more, and goes with the file.
+        assert d.stop()[0] == 0
+        d.start()
+        assert d.stats()["repaired"] is True and "is repaired" not in d.log()
+        os.remove(d.path("data/REPAIRED"))
+        until("the flag is down", lambda: d.stats()["repaired"] is False)
+        assert d.metric('daybook_journal_repaired{journal="main"}') == 0
+        assert d.stop()[0] == 0 and d.run("verify", "data").returncode == DONE
+        # What an earlier try has left is in the way, and nothing is changed.
+        change(d, "data", offset_of(d, "data", b"e18"), b"E")
+        os.mkdir(d.path("data.repaired"))
+        before = content(d, "data")
+        d.launch()
+        assert d.wait() == FAILED and "it cannot be repaired" in d.log() and "data.repaired" in d.log(), d.log()
+        assert content(d, "data") == before
 
 
 def test_repair_without_format_without_header_and_at_the_end():
