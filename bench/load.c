@@ -18,9 +18,12 @@
 #include "latency.h"
 
 enum {
-    REQUEST_BYTES = 2048,
+    HEAD_BYTES = 512,
+    LINE_BYTES = BENCH_RECORD_MAX + 1,
     ANSWER_BYTES = 8192,
     EVENTS_AT_ONCE = 64,
+    ANSWERED_ONE = 201,
+    ANSWERED_MANY = 200,
     KEYS = 10000,
     WAIT_MS = 30000
 };
@@ -32,7 +35,7 @@ struct connection {
     size_t answer_len;
     double began;
     struct bench_event event;
-    char request[REQUEST_BYTES];
+    char *request;
     char answer[ANSWER_BYTES];
 };
 
@@ -40,6 +43,7 @@ struct load {
     int epoll;
     int status;
     unsigned count;
+    unsigned events;  /* of a request */
     unsigned waiting; /* requests without an answer */
     uint64_t key;
     uint64_t answers;
@@ -86,16 +90,21 @@ static void send_rest(struct load *load, struct connection *c)
 
 static void send_next(struct load *load, struct connection *c)
 {
-    bench_event_next(&c->event, load->key++ % KEYS);
-    int len = snprintf(c->request, sizeof c->request,
+    size_t body = c->event.event.record.len * load->events + (load->events > 1 ? load->events : 0);
+    int len = snprintf(c->request, HEAD_BYTES,
                        "POST /v1/events HTTP/1.1\r\nHost: 127.0.0.1\r\n"
-                       "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n%.*s",
-                       c->event.event.record.len, (int)c->event.event.record.len,
-                       c->event.event.record.data);
-    if (len < 0 || (size_t)len >= sizeof c->request) {
-        bench_die("the request is too long");
-    }
+                       "Content-Type: application/%s\r\nContent-Length: %zu\r\n\r\n",
+                       load->events > 1 ? "x-ndjson" : "json", body);
     c->request_len = (size_t)len;
+    for (unsigned i = 0; i < load->events; i++) {
+        bench_event_next(&c->event, load->key++ % KEYS);
+        const struct daybook_bytes *record = &c->event.event.record;
+        memcpy(c->request + c->request_len, record->data, record->len);
+        c->request_len += record->len;
+        if (load->events > 1) {
+            c->request[c->request_len++] = '\n';
+        }
+    }
     c->sent = 0;
     c->answer_len = 0;
     c->began = bench_now_s();
@@ -175,23 +184,31 @@ double load_run(void *user, double seconds)
             }
         }
     }
-    return (double)(load->answers - before) / (bench_now_s() - began);
+    return (double)((load->answers - before) * load->events) / (bench_now_s() - began);
 }
 
-struct load *load_open(uint16_t port, unsigned connections, int status, uint64_t seed)
+uint64_t load_events(const struct load *load)
+{
+    return load->answers * load->events;
+}
+
+struct load *load_open(uint16_t port, unsigned connections, unsigned events, uint64_t seed)
 {
     struct load *load = calloc(1, sizeof *load + connections * sizeof load->connections[0]);
     if (load == NULL || (load->epoll = epoll_create1(EPOLL_CLOEXEC)) < 0) {
         bench_die("no memory for %u connections", connections);
     }
     load->count = connections;
-    load->status = status;
+    load->events = events;
+    load->status = events > 1 ? ANSWERED_MANY : ANSWERED_ONE;
     for (unsigned i = 0; i < connections; i++) {
         struct connection *c = &load->connections[i];
         struct epoll_event want = {.events = EPOLLIN, .data = {.ptr = c}};
         bench_event_init(&c->event, BENCH_EVENT_BYTES, seed + ((uint64_t)i << 32));
+        c->request = malloc(HEAD_BYTES + (size_t)events * LINE_BYTES);
         c->socket = connect_to(port);
-        if (c->socket < 0 || epoll_ctl(load->epoll, EPOLL_CTL_ADD, c->socket, &want) != 0) {
+        if (c->request == NULL || c->socket < 0 ||
+            epoll_ctl(load->epoll, EPOLL_CTL_ADD, c->socket, &want) != 0) {
             bench_die("port %u: no connection", port);
         }
     }
@@ -202,6 +219,7 @@ void load_close(struct load *load)
 {
     for (unsigned i = 0; i < load->count; i++) {
         (void)close(load->connections[i].socket);
+        free(load->connections[i].request);
     }
     (void)close(load->epoll);
     free(load);

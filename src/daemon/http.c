@@ -27,7 +27,8 @@ static void note_connection(void *user, struct MHD_Connection *connection, void 
         dbk_connections_remove(&http->connections, *context);
         *context = NULL;
     } else if (info != NULL) {
-        *context = dbk_connections_add(&http->connections, info->connect_fd, dbk_monotonic_us());
+        *context =
+            dbk_connections_add(&http->connections, info->connect_fd, dbk_monotonic_tick_us());
     }
 }
 
@@ -37,13 +38,13 @@ static void *note_request_line(void *user, const char *uri, struct MHD_Connectio
     struct dbk_http *http = user;
     (void)uri;
     dbk_connection_enter(&http->connections, dbk_place_of(connection), DBK_PHASE_HEAD, 0,
-                         dbk_monotonic_us());
+                         dbk_monotonic_tick_us());
     return NULL;
 }
 
 void dbk_http_look(struct dbk_http *http)
 {
-    dbk_connections_look(&http->connections, dbk_monotonic_us());
+    dbk_connections_look(&http->connections, dbk_monotonic_tick_us());
 }
 
 /* ---- start and stop -------------------------------------------------------------------------- */

@@ -43,8 +43,10 @@ static char *keep(struct dbk_ingest *ingest, const char *data, size_t len)
 
 void dbk_ingest_release(struct dbk_ingest *ingest)
 {
-    free(ingest->items);
-    free(ingest->events);
+    if (ingest->many) {
+        free(ingest->items);
+        free(ingest->events);
+    }
     while (ingest->chunks != NULL) {
         struct dbk_arena_chunk *next = ingest->chunks->next;
         free(ingest->chunks);
@@ -55,7 +57,13 @@ void dbk_ingest_release(struct dbk_ingest *ingest)
 
 static bool grow(struct dbk_ingest *ingest)
 {
-    size_t room = !ingest->many ? 1 : ingest->room == 0 ? FIRST_ROOM : ingest->room * 2;
+    if (!ingest->many) {
+        ingest->items = &ingest->item;
+        ingest->events = &ingest->event;
+        ingest->room = 1;
+        return true;
+    }
+    size_t room = ingest->room == 0 ? FIRST_ROOM : ingest->room * 2;
     struct dbk_item *items = realloc(ingest->items, room * sizeof *items);
     if (items == NULL) {
         return false;

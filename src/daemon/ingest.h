@@ -54,6 +54,9 @@ struct dbk_ingest {
     size_t event_count;
     size_t room; /* of both arrays */
     struct dbk_arena_chunk *chunks;
+    /* The arrays of a body of one event: nothing is allocated for it. So an ingest is not to be moved. */
+    struct dbk_item item;
+    struct daybook_event event;
 };
 
 void dbk_ingest_release(struct dbk_ingest *ingest);

@@ -16,7 +16,7 @@
 static void enter(struct dbk_request *request, enum dbk_phase phase, uint64_t bytes)
 {
     dbk_connection_enter(&request->http->connections, request->place, phase, bytes,
-                         dbk_monotonic_us());
+                         dbk_monotonic_tick_us());
 }
 
 void dbk_request_count_limit(struct dbk_request *request, enum dbk_http_limit limit)
@@ -272,7 +272,7 @@ enum MHD_Result dbk_request_handle(void *user, struct MHD_Connection *connection
         } else {
             request->discarded += len;
             dbk_connection_arrived(&request->http->connections, request->place, len,
-                                   dbk_monotonic_us());
+                                   dbk_monotonic_tick_us());
         }
         return request->discarded > DISCARD_BYTES_MAX ? MHD_NO : MHD_YES;
     }

@@ -49,7 +49,8 @@ void dbk_request_begin_body(struct dbk_request *request, enum dbk_encoding encod
 void dbk_request_take_body(struct dbk_request *request, const char *data, size_t len)
 {
     struct daybook_error err = {0};
-    dbk_connection_arrived(&request->http->connections, request->place, len, dbk_monotonic_us());
+    dbk_connection_arrived(&request->http->connections, request->place, len,
+                           dbk_monotonic_tick_us());
     if (dbk_body_take(&request->body, data, len, &err) != DAYBOOK_OK) {
         refuse_for(request, &err);
     }
@@ -226,7 +227,9 @@ enum MHD_Result dbk_request_begin_append(struct dbk_request *request)
     if (append->ingest.event_count == 0) {
         return answer_without(request, append, DAYBOOK_OK, "");
     }
-    append->results = calloc(append->ingest.event_count, sizeof *append->results);
+    append->results = append->ingest.event_count == 1
+                          ? &append->result
+                          : calloc(append->ingest.event_count, sizeof *append->results);
     if (append->results == NULL) {
         return answer_without(request, append, DAYBOOK_NO_MEMORY, "no memory: repeat the request");
     }
@@ -258,7 +261,7 @@ enum MHD_Result dbk_request_end_append(struct dbk_request *request)
     request->append = NULL;
     atomic_fetch_sub(&request->http->bodies_bytes, append->body_bytes);
     append->body_bytes = 0;
-    if (!dbk_append_is_done(service, append)) {
+    if (!dbk_append_is_done(append)) {
         dbk_ingest_answer(&append->ingest, NULL, DAYBOOK_TIMED_OUT,
                           "the commit did not end in time, so the outcome is unknown: repeat the "
                           "request with the same request_id",
@@ -278,9 +281,9 @@ enum MHD_Result dbk_request_end_append(struct dbk_request *request)
 }
 
 /* Events of an append that ended unanswered and are not known to be durable. */
-static uint64_t count_undurable(struct dbk_service *service, const struct dbk_append *append)
+static uint64_t count_undurable(const struct dbk_append *append)
 {
-    if (!dbk_append_is_done(service, append)) {
+    if (!dbk_append_is_done(append)) {
         return append->ingest.event_count;
     }
     uint64_t count = 0;
@@ -293,7 +296,7 @@ static uint64_t count_undurable(struct dbk_service *service, const struct dbk_ap
 void dbk_request_leave_append(struct dbk_request *request)
 {
     struct dbk_http *http = request->http;
-    request->not_durable = count_undurable(http->service, request->append);
+    request->not_durable = count_undurable(request->append);
     atomic_fetch_sub(&http->bodies_bytes, request->append->body_bytes);
     if (dbk_append_take(http->service, request->append)) {
         dbk_append_free(request->append);

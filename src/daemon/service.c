@@ -29,6 +29,11 @@ int64_t dbk_monotonic_us(void)
     return clock_us(CLOCK_MONOTONIC);
 }
 
+int64_t dbk_monotonic_tick_us(void)
+{
+    return clock_us(CLOCK_MONOTONIC_COARSE);
+}
+
 int64_t dbk_service_now(void *user)
 {
     struct dbk_service *service = user;
@@ -111,10 +116,7 @@ static void unlist(struct dbk_service *service, struct dbk_append *append)
 
 enum dbk_begun dbk_service_begun(struct dbk_service *service)
 {
-    dbk_mutex_lock(&service->lock);
-    bool open = service->admission == DBK_ADMIT_ALL;
-    dbk_mutex_unlock(&service->lock);
-    return open ? DBK_BEGUN_BEFORE : DBK_BEGUN_AFTER;
+    return atomic_load(&service->admission) == DBK_ADMIT_ALL ? DBK_BEGUN_BEFORE : DBK_BEGUN_AFTER;
 }
 
 enum daybook_code dbk_append_reserve(struct dbk_service *service, enum dbk_begun begun)
@@ -149,12 +151,9 @@ void dbk_append_submit(struct dbk_service *service, struct dbk_append *append)
     daybook_journal_submit(journal, queue, &append->submission, dbk_service_now(service));
 }
 
-bool dbk_append_is_done(struct dbk_service *service, const struct dbk_append *append)
+bool dbk_append_is_done(const struct dbk_append *append)
 {
-    dbk_mutex_lock(&service->lock);
-    bool done = append->done;
-    dbk_mutex_unlock(&service->lock);
-    return done;
+    return atomic_load(&append->done);
 }
 
 bool dbk_append_take(struct dbk_service *service, struct dbk_append *append)
@@ -172,7 +171,9 @@ void dbk_append_free(struct dbk_append *append)
 {
     if (append != NULL) {
         dbk_ingest_release(&append->ingest);
-        free(append->results);
+        if (append->results != &append->result) {
+            free(append->results);
+        }
         free(append->body);
         free(append);
     }
@@ -193,7 +194,6 @@ static bool complete(struct dbk_service *service, struct daybook_append_queue *q
         struct dbk_append *append = finished[i]->user;
         bool waits = append->listed;
         unlist(service, append);
-        append->done = true;
         service->in_flight--;
         for (size_t k = 0; k < finished[i]->count; k++) {
             troubled = troubled || append->results[k].code == DAYBOOK_BACKEND;
@@ -204,6 +204,7 @@ static bool complete(struct dbk_service *service, struct daybook_append_queue *q
         } else if (waits) {
             waiters[wake_count++] = append->waiter;
         }
+        atomic_store(&append->done, true);
     }
     dbk_mutex_unlock(&service->lock);
     for (size_t i = 0; i < wake_count; i++) {
@@ -431,7 +432,9 @@ void dbk_service_close_admission(struct dbk_service *service, enum dbk_admission
                                  int64_t deadline_us)
 {
     dbk_mutex_lock(&service->lock);
-    service->admission = admission > service->admission ? admission : service->admission;
+    if ((int)admission > atomic_load(&service->admission)) {
+        atomic_store(&service->admission, (int)admission);
+    }
     service->drain_deadline_us = deadline_us;
     dbk_mutex_unlock(&service->lock);
     ring(service->completion_fd);

@@ -30,13 +30,15 @@ struct dbk_append {
     struct daybook_submission submission;
     struct dbk_ingest ingest;
     struct daybook_append_result *results;
-    char *body; /* what the events borrow from */
+    struct daybook_append_result result; /* the results of a single event */
+    char *body;                          /* what the events borrow from */
     size_t body_bytes;
     int64_t started_us;
+    _Atomic bool
+        done; /* the engine has given it back; set last of all, a waiter may free it from then on */
     /* Under the service's lock: */
     void *waiter; /* NULL: nobody, it is freed when the engine gives it back */
     int64_t deadline_us;
-    bool done;   /* the engine has given it back */
     bool listed; /* in the list of those that wait */
     struct dbk_append *next;
     struct dbk_append *prev;
@@ -57,7 +59,7 @@ struct dbk_service {
     struct dbk_mutex lock;
     enum dbk_readiness readiness;
     bool draining;
-    enum dbk_admission admission;
+    _Atomic int admission;           /* enum dbk_admission; set under the lock */
     struct daybook_journal *journal; /* NULL: none is open */
     struct daybook_append_queue *queue;
     unsigned users;            /* borrowed `journal` */
@@ -80,6 +82,8 @@ void dbk_service_release(struct dbk_service *service);
 /* `user` is the service: both are handed to the delivery too. */
 int64_t dbk_service_now(void *user);
 int64_t dbk_monotonic_us(void);
+/* The same clock at its last tick, some milliseconds ago at most: for bounds of seconds, and cheap. */
+int64_t dbk_monotonic_tick_us(void);
 /* Makes the main thread look at the journal's state. */
 void dbk_service_look(void *user);
 
@@ -118,7 +122,7 @@ enum daybook_code dbk_append_reserve(struct dbk_service *service, enum dbk_begun
  * returns. `append` belongs to the service until dbk_append_take. */
 void dbk_append_submit(struct dbk_service *service, struct dbk_append *append);
 /* After the wake: whether the results are there. If not, it timed out. */
-bool dbk_append_is_done(struct dbk_service *service, const struct dbk_append *append);
+bool dbk_append_is_done(const struct dbk_append *append);
 /* Ends the waiter's part, after the wake. Results that are there: the append is the caller's, to be
  * freed with dbk_append_free. False: the engine still has it, and it must not be touched again. */
 bool dbk_append_take(struct dbk_service *service, struct dbk_append *append);
