@@ -26,9 +26,11 @@ enum bench_output { BENCH_TABLE, BENCH_JSON };
 enum bench_marking { BENCH_NO_MARKS, BENCH_MARKS };
 
 struct bench {
-    const char *suite;    /* the one that runs */
-    const char *dir;      /* an empty directory on the disk that is measured */
-    const char *programs; /* where `daybook` and `bench-echo` are */
+    const char *suite; /* the one that runs */
+    const char *dir;   /* an empty directory on the disk that is measured */
+    const char
+        *programs; /* where `bench/bench-echo` is, and `daybook` unless `command` says where */
+    const char *command; /* NULL: not said */
     enum bench_length length;
     enum bench_output output;
     enum bench_marking marking;

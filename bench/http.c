@@ -55,16 +55,22 @@ static void become(const char *program, char *const *argv, const char *log, int 
     _exit(2);
 }
 
+/* `program` NULL: this command. */
 static struct server server_start(const struct bench *bench, const char *program, const char *name,
                                   char *const *argv)
 {
-    char path[BENCH_PATH_MAX];
+    char path[2 * BENCH_PATH_MAX];
     char log[BENCH_PATH_MAX];
     struct server server = {0};
     int in[2];
     int out[2];
 
-    (void)snprintf(path, sizeof path, "%s/%s", bench->programs, program);
+    if (program == NULL && bench->command != NULL) {
+        (void)snprintf(path, sizeof path, "%s", bench->command);
+    } else {
+        (void)snprintf(path, sizeof path, "%s/%s", bench->programs,
+                       program != NULL ? program : "daybook");
+    }
     bench_path(bench, name, log);
     if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0) {
         bench_die("no pipe");
@@ -146,7 +152,7 @@ static struct server daemon_start(const struct bench *bench)
 
     bench_path(bench, "daybook.yaml", config);
     write_configuration(bench, config);
-    struct server server = server_start(bench, "daybook", "daybook.log", argv);
+    struct server server = server_start(bench, NULL, "daybook.log", argv);
     read_port(&server, "daybook", "http://127.0.0.1:");
     char answer[LINE_BYTES];
     for (int i = 0; load_get(server.port, "/readyz", answer, sizeof answer) != 200; i++) {

@@ -143,7 +143,7 @@ static const struct suite *suite_named(const char *name)
 int main(int argc, char **argv)
 {
     struct bench bench = {.dir = "build/bench/data",
-                          .programs = "build/bench",
+                          .programs = "build/release",
                           .rounds = ROUNDS_FULL,
                           .round_s = round_full_s};
     int at = read_options(argc, argv, &bench);
@@ -155,13 +155,16 @@ int main(int argc, char **argv)
     for (int i = at; i < argc; i++) {
         (void)suite_named(argv[i]);
     }
-    if (mkdir(bench.dir, 0700) != 0 && access(bench.dir, W_OK) != 0) {
+    bool made = mkdir(bench.dir, 0700) == 0;
+    const char *dir = bench.dir;
+    if (!made && access(bench.dir, W_OK) != 0) {
         bench_die("%s: cannot be made", bench.dir);
     }
     const char *programs = getenv("DAYBOOK_BENCH_PROGRAMS");
     if (programs != NULL) {
         bench.programs = programs;
     }
+    bench.command = getenv("DAYBOOK_BENCH_COMMAND");
     if (bench.output == BENCH_TABLE) {
         (void)printf("%-7s %-34s %12s %-14s %12s %7s\n", "suite", "name", "value", "unit", "bound",
                      "ratio");
@@ -176,6 +179,9 @@ int main(int argc, char **argv)
             int status = run_suite(&suites[i], &bench);
             worst = status > worst ? status : worst;
         }
+    }
+    if (made) {
+        (void)rmdir(dir);
     }
     return worst;
 }

@@ -76,6 +76,7 @@ extern const struct cli_command cli_repair;
 extern const struct cli_command cli_backup;
 extern const struct cli_command cli_check;
 extern const struct cli_command cli_mint;
+extern const struct cli_command cli_bench;
 extern const struct cli_command cli_completion;
 extern const struct cli_command cli_help;
 

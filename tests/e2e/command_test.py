@@ -402,6 +402,21 @@ def test_mint():
         assert d.post(event(ids[0]))[0] == 201
 
 
+def test_bench():
+    with tempfile.TemporaryDirectory() as directory:
+        out = alone("bench", "nothing", status=2, cwd=directory) if os.path.exists(
+            os.path.join(os.path.dirname(BINARY), "bench", "bench-daybook")) else None
+        if out is None:  # a build without it says how to get it
+            assert "-Dbench=true" in alone("bench", "caller", status=1, cwd=directory)
+            raise dp.Skip("this build has no load generator (-Dbench=true)")
+        assert "no such suite" in out, out
+        lines = objects(alone("bench", "--json", "--quick", "caller", "http", cwd=directory))
+        assert {line["suite"] for line in lines} == {"caller", "http"} and len(lines) > 4, lines
+        for line in lines:
+            assert set(line) == {"suite", "name", "value", "unit", "bound", "ratio"}, line
+        assert any(line["bound"] and line["ratio"] for line in lines) and os.listdir(directory) == []
+
+
 def commands():
     out = alone("help")
     return re.findall(r"^  ([a-z]+) ", out, re.M)

@@ -369,7 +369,7 @@ HELD.update({
     "backup": at("tools", "test_backup_and_verify_beside_a_daemon_that_is_written_to"),
     "check": at("command", "test_check"),
     "mint": at("command", "test_mint"),
-    "bench": missing("`daybook bench`; the load generator is `./dev bench`, which has --json"),
+    "bench": at("command", "test_bench"),
     "help": at("command", "test_help_and_the_man_page"),
     "completion": at("command", "test_completion"),
     "find-token": at("command", "test_the_token_is_shown_and_never_told"),
