@@ -296,7 +296,11 @@ struct daybook_journal_stats {
     int64_t dedupe_window_us;      /**< age of the oldest stored id by its acceptance; at least 0 */
     uint64_t undeliverable_events; /**< stored, but found damaged */
     uint64_t undeliverable_total;  /**< found damaged, since and by the opening */
-    uint64_t oldest_position;      /**< 0: nothing stored */
+    /** Reads of stored events that failed in claims, since the opening: no verdict, the key waits and is
+     * tried again (C7). */
+    uint64_t read_errors;
+    int64_t read_error_at_us; /**< the caller's clock of the newest; DAYBOOK_TIME_UNSET: none */
+    uint64_t oldest_position; /**< 0: nothing stored */
     uint64_t newest_position;
     uint32_t consumers;
     uint32_t segment_files;

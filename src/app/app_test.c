@@ -58,6 +58,7 @@ static void test_metrics_page(void **state)
                                             .file_bytes = 12,
                                             .bytes_max = 13,
                                             .undeliverable_total = 2,
+                                            .read_errors = 4,
                                             .dedupe_window_us = 1500000};
     journal.commit_us.count = 3;
     journal.commit_us.sum = 300;
@@ -134,6 +135,7 @@ static void test_metrics_page(void **state)
         "\ndaybook_destination_up{sink=\"board\"} 1\n",
         "\ndaybook_sink_writes_total{sink=\"ledger\",outcome=\"unknown\"} 2\n",
         "\ndaybook_sink_writes_total{sink=\"ledger\",outcome=\"unavailable\"} 0\n",
+        "\ndaybook_read_errors_total{journal=\"main\"} 4\n",
         "\ndaybook_journal_repaired{journal=\"main\"} 1\n",
         "\ndaybook_held_bytes{journal=\"main\",consumer=\"billing\"} 900\n",
         "\ndaybook_newer_version_events{journal=\"main\",consumer=\"billing\"} 6\n",

@@ -188,6 +188,7 @@ void dbk_journal_json(struct dbk_text *text, const struct daybook_journal_stats 
                  {"newest_position", stats->newest_position},
                  {"segment_files", stats->segment_files},
                  {"undeliverable_events", stats->undeliverable_events},
+                 {"read_errors", stats->read_errors},
                  {"groups", stats->groups},
                  {"syncs", stats->syncs}},
       counters[] = {{"accepted", stats->accepted},   {"pruned", stats->pruned},

@@ -192,6 +192,9 @@ static void write_journal(struct dbk_text *text, const struct daybook_journal_st
     head(text, "daybook_undeliverable_total", "counter", "Events found damaged.");
     value(text, "daybook_undeliverable_total", JOURNAL ",reason=\"corrupt\"",
           j->undeliverable_total);
+    head(text, "daybook_read_errors_total", "counter",
+         "Reads of stored events that failed; their keys wait and are tried again.");
+    value(text, "daybook_read_errors_total", JOURNAL, j->read_errors);
     head(text, "daybook_journal_failed", "gauge", "1 while the journal waits to be reopened.");
     value(text, "daybook_journal_failed", JOURNAL, j->state == DAYBOOK_JOURNAL_FAILED ? 1 : 0);
     head(text, "daybook_commit_seconds", "histogram", "Write and sync of a commit group.");

@@ -9,6 +9,7 @@
 #include "app/metrics.h"
 #include "base/error.h"
 
+#define READS_FAIL_US INT64_C(10000000) /* so long after the last one that failed */
 #define LISTING_ROUNDS_MAX 64 /* reads of one request that find nothing of the kind asked for */
 
 /* ---- consumers ------------------------------------------------------------------------------- */
@@ -334,10 +335,26 @@ void dbk_admin_events(struct dbk_service *service, const struct dbk_listing *lis
     answer->listing = true;
 }
 
+/* C7: a read that fails is no verdict, but it is no health either. */
+static bool reads_fail(struct dbk_service *service)
+{
+    struct daybook_journal_stats stats = {.read_error_at_us = DAYBOOK_TIME_UNSET};
+    return dbk_service_stats(service, &stats) && stats.read_error_at_us != DAYBOOK_TIME_UNSET &&
+           dbk_service_now(service) - stats.read_error_at_us < READS_FAIL_US;
+}
+
 void dbk_admin_ready(struct dbk_service *service, struct dbk_answer *answer)
 {
     const char *word = dbk_service_readiness(service);
-    if (strcmp(word, "ready") == 0) {
+    bool ready = strcmp(word, "ready") == 0;
+    if (ready && reads_fail(service)) {
+        dbk_answer_problem(answer, 503, "read_errors",
+                           "stored events cannot be read from the disk: their callers' events wait "
+                           "and are tried again; look at the disk");
+        answer->retry_after_s = 1;
+        return;
+    }
+    if (ready) {
         begin_json(answer);
         dbk_text_str(&answer->body, "{\"status\":\"ready\"}\n");
         return;

@@ -411,6 +411,7 @@ HELD.update({
     "healthz": at("life", "test_draining", "test_starting"),
     "readyz-starting": at("life", "test_starting"),
     "readyz-draining": at("life", "test_draining"),
+    "readyz-reads": at("life", "test_C7_readiness_says_that_events_cannot_be_read"),
     "readyz-failed": at("life", "test_A7_a_failed_journal_is_reopened"),
     "status-page": later("the status page"),
     "listen-loopback": at("src/app/config_test.c", "test_impossible_values"),

@@ -323,6 +323,24 @@ def test_A7_a_failed_journal_is_reopened():
         assert d.run("verify", "data").returncode == 0
 
 
+def test_C7_readiness_says_that_events_cannot_be_read():
+    with daemon(slow_disk=SLOW_DISK, consumers=SHORT_LEASE) as d:
+        d.start()
+        assert d.post(event("a"))[0] == 201
+        d.drained()
+        assert d.get("/readyz")[0] == 200 and d.metric('daybook_read_errors_total{journal="main"}') == 0
+        d.disk("unread")
+        assert d.post(event("b"))[0] == 201  # it is durable all the same
+        answer = until("readiness says so", lambda: [a for a in [d.get("/readyz")] if a[0] == 503])[0]
+        assert answer[2]["code"] == "read_errors" and answer[1]["Retry-After"] == "1", answer
+        assert d.metric('daybook_read_errors_total{journal="main"}') > 0
+        assert d.stats()["journal"]["state"] == "open" and d.consumer()["quarantined"] == 0
+        d.disk("")
+        d.drained()  # the key is tried again, and nobody was condemned
+        until("it is ready again", lambda: d.get("/readyz")[0] == 200, 30)
+        assert d.stop()[0] == 0
+
+
 def write_until(d, ending, key, sent, wrong):
     """One writer: the next event of its key after the answer to the last one, or after repeating it."""
     while not ending.is_set() and not wrong:

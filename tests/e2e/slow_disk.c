@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A disk that is slow or broken, for tests of the real command: preloaded, it stands before fdatasync.
+ * A disk that is slow or broken, for tests of the real command: preloaded, it stands before fdatasync and
+ * pread.
  *
  * The file that DAYBOOK_TEST_DISK names says what happens to each call on a segment of a journal:
- * `slow MS`: it takes so long more; `fail`: it answers EIO. No file, or an empty one: nothing.
+ * `slow MS`: it takes so long more; `fail`: it answers EIO. `unread`: reading a segment answers EIO. No file, or
+ * an empty one: nothing.
  */
 #include <errno.h>
 #include <dlfcn.h>
@@ -66,4 +68,22 @@ __attribute__((visibility("default"))) int fdatasync(int __fildes) /* as <unistd
         }
     }
     return real(__fildes);
+}
+
+__attribute__((visibility("default"))) ssize_t pread(int __fd, void *__buf, size_t __nbytes,
+                                                     off_t __offset) /* as <unistd.h> calls it */
+{
+    char order[64];
+    ssize_t (*real)(int, void *, size_t, off_t) = NULL;
+    void *symbol = dlsym(RTLD_NEXT, "pread64");
+
+    memcpy(&real, &symbol, sizeof real);
+    if (is_segment(__fd)) {
+        read_order(order, sizeof order);
+        if (strncmp(order, "unread", 6) == 0) {
+            errno = EIO;
+            return -1;
+        }
+    }
+    return real(__fd, __buf, __nbytes, __offset);
 }

@@ -178,6 +178,8 @@ static enum daybook_code log_stats(struct daybook_journal *j, int64_t now_us,
     }
     ret->undeliverable_events = stats.damaged_events;
     ret->undeliverable_total = stats.damaged_ever;
+    ret->read_errors = log->read_errors;
+    ret->read_error_at_us = log->read_error_at_us;
     ret->oldest_position = stats.oldest_position;
     ret->newest_position = stats.newest_position;
     ret->groups = atomic_load(&log->groups);
@@ -515,6 +517,7 @@ static enum daybook_code open_log(const struct daybook_log_options *options,
     log->next_position = 1;
     log->row_version = DBK_ROW_VERSION;
     log->newest_accepted_at_us = INT64_MIN;
+    log->read_error_at_us = DAYBOOK_TIME_UNSET;
     log->brake_base_us = DAYBOOK_TIME_UNSET;
     log->brake_since_mono_us = DAYBOOK_NO_DEADLINE;
     log->prepare_failed_us = DAYBOOK_TIME_UNSET;

@@ -886,8 +886,15 @@ static void test_C7_a_sector_that_cannot_be_read_holds_up_its_own_key_alone(void
     struct daybook_batch *batch;
     struct fixture *f = neighbours_new(&batch);
     (void)state;
+    struct daybook_journal_stats stats;
+    assert_int_equal(daybook_journal_stats(f->journal, NOW_US, &stats, NULL), DAYBOOK_OK);
+    assert_int_equal(stats.read_errors, 0);
+    assert_true(stats.read_error_at_us == DAYBOOK_TIME_UNSET);
     atomic_store(&bad_sector, offset_of(f, "{\"n\":50,"));
     claim_neighbours(f, batch, NOW_US, 0, NEIGHBOURS, UNREADABLE);
+    assert_int_equal(daybook_journal_stats(f->journal, NOW_US, &stats, NULL), DAYBOOK_OK);
+    assert_int_equal(stats.read_errors, 1);
+    assert_true(stats.read_error_at_us == NOW_US);
     atomic_store(&bad_sector, 0);
     claim_neighbours(f, batch, NOW_US + 2000000, UNREADABLE, UNREADABLE + 1, NEIGHBOURS);
     daybook_batch_free(batch);

@@ -734,6 +734,7 @@ void dbk_model_stats(const struct dbk_model *m, int64_t now_us, struct daybook_j
         .discarded = m->forgotten[FORGET_DISCARDED],
         .consumers = (uint32_t)m->consumer_count,
         .undeliverable_total = m->undeliverable_total,
+        .read_error_at_us = DAYBOOK_TIME_UNSET,
     };
     for (size_t i = 0; i < m->event_count; i++) {
         ret->stored_bytes += dbk_model_event_bytes(&m->events[i]);
