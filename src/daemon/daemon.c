@@ -158,6 +158,12 @@ static void log_opened(struct life *life)
 {
     struct daybook_journal_stats stats;
     const char *why = dbk_config_telemetry_reason(life->config);
+    life->service.repaired = dbk_mend_flag_is_up(life->config);
+    if (life->service.repaired) {
+        dbk_log_bare(DBK_LOG_WARNING,
+                     "this journal was damaged and was repaired: read the file " DBK_MENDED_FILE
+                     " in its directory, and remove it when what it asks for is done");
+    }
     if (why != NULL) {
         dbk_log(DBK_LOG_WARNING,
                 "this journal is telemetry grade: usage can be lost without its producer knowing; "

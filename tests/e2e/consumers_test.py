@@ -116,6 +116,8 @@ def test_W6b_O1_an_operator_lifts_the_brake():
         assert d.run("consumers", "lift", "other").returncode == 1
         ops = d.get("/v1/operations")[2]["operations"]
         assert [o["kind"] for o in ops] == ["lift", "lift"], ops
+        dp.promise("a brake that an operator lets go: tried at once, set aside again, in the trail twice",
+                   f"{held} set aside before, {d.consumer()['quarantined']} after, {len(ops)} in the trail")
         assert d.stop()[0] == 0
 
 

@@ -155,10 +155,13 @@ def test_damage_repair_starts_with_what_is_whole_and_says_so():
         assert d.stop()[0] == 0
         d.start()
         assert d.stats()["repaired"] is True and "is repaired" not in d.log()
+        assert d.log().count("this journal was damaged and was repaired") == 1, d.log()
         os.remove(d.path("data/REPAIRED"))
         until("the flag is down", lambda: d.stats()["repaired"] is False)
         assert d.metric('daybook_journal_repaired{journal="main"}') == 0
         assert d.stop()[0] == 0 and d.run("verify", "data").returncode == DONE
+        dp.promise(f"one damaged event of {len(events)}: it starts, the others are there, the ledger too, the loss is said",
+                   f"{len(d.rows(name='data/usage.db'))} rows in the ledger, 1 lost at most, set aside in {aside[0].split('-')[0]}-…")
         # What an earlier try has left is in the way, and nothing is changed.
         change(d, "data", offset_of(d, "data", b"e18"), b"E")
         os.mkdir(d.path("data.repaired"))
