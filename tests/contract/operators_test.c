@@ -149,6 +149,27 @@ static void test_C1_start_is_for_a_consumer_that_is_new_to_the_journal(struct co
     assert_int_equal(ops[0].no, ops[1].no + 1);
 }
 
+static void test_C1_no_more_consumers_are_started_than_a_journal_has_places_for(
+    struct contract_world *world)
+{
+    static struct daybook_operation ops[1];
+    char name[16];
+    size_t count = 9;
+
+    need_lists(world);
+    for (unsigned i = 0; i < DAYBOOK_CONSUMERS_MAX; i++) {
+        (void)snprintf(name, sizeof name, "c%u", i);
+        enrol(world, name);
+    }
+    assert_code(DAYBOOK_BUSY, start_consumer(world, "late", starts(DAYBOOK_START_NOW, 0)));
+    assert_code(DAYBOOK_OK,
+                daybook_journal_operations(world->journal, 0, ops, 1, &count, &world->err));
+    assert_int_equal(count, 0);
+    assert_code(DAYBOOK_OK, retire(world, "c7", DAYBOOK_FORCE_NO));
+    assert_code(DAYBOOK_OK, start_consumer(world, "late", starts(DAYBOOK_START_NOW, 0)));
+    assert_int_equal(journal_figures(world).consumers, DAYBOOK_CONSUMERS_MAX);
+}
+
 static void test_O1_a_lift_is_noted_and_changes_nothing_else(struct contract_world *world)
 {
     static struct daybook_operation ops[2];
@@ -453,6 +474,7 @@ static struct contract_test tests[] = {
     TEST(test_C1b_what_is_kept_for_a_started_consumer_is_not_given_up),
     TEST(test_C1_a_started_consumer_waits_for_its_time),
     TEST(test_C1_start_is_for_a_consumer_that_is_new_to_the_journal),
+    TEST(test_C1_no_more_consumers_are_started_than_a_journal_has_places_for),
     TEST(test_O1_a_lift_is_noted_and_changes_nothing_else),
     TEST(test_O1_an_operation_that_fails_leaves_no_trail),
     TEST(test_S1_an_event_is_shown_with_what_it_is_to_each_consumer),

@@ -256,7 +256,8 @@ enum daybook_code dbk_model_start(struct dbk_model *m, const char *consumer,
         return dbk_fail(err, DAYBOOK_CONFLICT,
                         "consumer %s is registered already: where it started stands", consumer);
     }
-    if (!reserve_trail(m)) {
+    /* Where there is no place for it, the trail gives none up. */
+    if (m->consumer_count < DAYBOOK_CONSUMERS_MAX && !reserve_trail(m)) {
         return no_memory(err);
     }
     code = dbk_model_register(m, consumer, start, err);
