@@ -220,6 +220,34 @@ static void make_dropped(const char *path)
     leave("killed");
 }
 
+/* Consumers that an operator registered, and a lift: the acts that no claim makes. */
+static void make_started(const char *path)
+{
+    open_journal(path, 1000);
+    fill("e", 6, 40);
+    claim("ledger", 1, 0);
+    MUST(daybook_journal_start(journal, "late", (struct daybook_start){DAYBOOK_START_POSITION, 4},
+                               &by, now_us, DAYBOOK_NO_DEADLINE, &err));
+    MUST(daybook_journal_start(journal, "future",
+                               (struct daybook_start){DAYBOOK_START_TIME, now_us + 60000000}, &by,
+                               now_us, DAYBOOK_NO_DEADLINE, &err));
+    MUST(daybook_journal_note_lift(journal, "ledger", &by, now_us, DAYBOOK_NO_DEADLINE, &err));
+    /* Before the start of late it is forgotten by that; behind it is kept for late. */
+    MUST(daybook_journal_discard(journal, "ledger", text("e-1"), &by, now_us, DAYBOOK_NO_DEADLINE,
+                                 &err));
+    MUST(daybook_journal_discard(journal, "ledger", text("e-4"), &by, now_us, DAYBOOK_NO_DEADLINE,
+                                 &err));
+    leave("closed");
+    now_us += 120000000;
+    open_journal(path, 1000);
+    (void)append("after", "key 0", "{\"for\":\"future\"}");
+    MUST(daybook_journal_discard(journal, "ledger", text("after"), &by, now_us, DAYBOOK_NO_DEADLINE,
+                                 &err));
+    MUST(daybook_journal_discard(journal, "late", text("after"), &by, now_us, DAYBOOK_NO_DEADLINE,
+                                 &err)); /* kept for future, which begins with it */
+    leave("killed");
+}
+
 static void change(const char *path, const char *find, size_t at, const char *with, size_t len)
 {
     static char bytes[1 << 20];
@@ -250,7 +278,8 @@ static void make_damaged(const char *path, const char *kind)
 int main(int argc, char **argv)
 {
     char path[4096];
-    static const char *const names[] = {"verdicts", "trimmed", "dropped", "record", "refused"};
+    static const char *const names[] = {"verdicts", "trimmed", "dropped",
+                                        "record",   "refused", "started"};
     if (argc != 2) {
         (void)fprintf(stderr, "usage: make-golden DIR\n");
         return 2;
@@ -265,6 +294,8 @@ int main(int argc, char **argv)
             make_trimmed(path);
         } else if (i == 2) {
             make_dropped(path);
+        } else if (strcmp(names[i], "started") == 0) {
+            make_started(path);
         } else {
             make_damaged(path, names[i]);
         }
