@@ -9,6 +9,7 @@
 #include <daybook/journal.h>
 #include <daybook/log.h>
 #include <daybook/memory.h>
+#include <daybook/postgres.h>
 #include <daybook/sink.h>
 #include <daybook/sqlite.h>
 #include <daybook/worker.h>

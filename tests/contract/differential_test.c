@@ -1197,8 +1197,14 @@ static uint64_t number_after(int argc, char **argv, const char *option, uint64_t
 
 static const struct contract_engine *engine_named(const char *name)
 {
-    static const struct contract_engine *const engines[] = {&contract_log, &contract_log_small,
-                                                            &contract_memory};
+    static const struct contract_engine *const engines[] = {
+        &contract_log,
+        &contract_log_small,
+        &contract_memory,
+#ifdef DBK_HAVE_POSTGRES
+        &contract_postgres,
+#endif
+    };
 
     for (size_t i = 0; i < sizeof engines / sizeof engines[0]; i++) {
         if (strcmp(engines[i]->name, name) == 0) {
@@ -1232,6 +1238,9 @@ static void test_the_engine_and_the_oracle_answer_alike(void **state)
         draw_sequence(current_seed, set->count, ops);
         found = run_sequence(set->engine, ops, set->count, why);
         if (why[0] != '\0') {
+            (void)printf("# seed %" PRIu64 ": after %zu operations: %s; it is made shorter\n",
+                         current_seed, found, why);
+            (void)fflush(stdout);
             report(set->engine, ops, found + 1, current_seed);
         }
     }

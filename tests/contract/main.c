@@ -50,8 +50,14 @@ static void run(void **state)
 
 static const struct contract_engine *engine_named(const char *name)
 {
-    static const struct contract_engine *const engines[] = {&contract_log, &contract_log_small,
-                                                            &contract_memory};
+    static const struct contract_engine *const engines[] = {
+        &contract_log,
+        &contract_log_small,
+        &contract_memory,
+#ifdef DBK_HAVE_POSTGRES
+        &contract_postgres,
+#endif
+    };
 
     for (size_t i = 0; i < sizeof engines / sizeof engines[0]; i++) {
         if (strcmp(engines[i]->name, name) == 0) {

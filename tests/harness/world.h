@@ -62,6 +62,9 @@ struct contract_engine {
 extern const struct contract_engine contract_memory;
 extern const struct contract_engine contract_log;
 extern const struct contract_engine contract_log_small; /* on small segments */
+#ifdef DBK_HAVE_POSTGRES
+extern const struct contract_engine contract_postgres;
+#endif
 
 struct contract_world {
     const struct contract_engine *engine;

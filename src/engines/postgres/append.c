@@ -1,0 +1,565 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The appending threads: each has a connection and a line of tickets, takes what stands there into one statement,
+ * and answers each ticket by itself. So what arrives together commits together. An event goes to the thread of its
+ * key, so that two threads seldom wait for one key's lock; a batch goes to one thread whole, in order (A6).
+ *
+ * The gate: near the limit a statement has to know what others of this process are about to add; it then runs alone.
+ *
+ * Threads: callers any; each appender one.
+ */
+#include "engines/postgres/impl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <xxhash.h>
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/event_fd.h"
+
+/* An append that waits: on its caller's stack, or allocated for a submission. */
+struct ticket {
+    const struct daybook_event *events;
+    struct daybook_append_result *results;
+    size_t count;
+    size_t
+        next; /* the first event that is in no batch yet; under the appender's mutex, as all that follows */
+    size_t open; /* events without an answer */
+    int64_t now_us;
+    bool skips_refused; /* events whose result is not OK already are not appended */
+    struct ticket *later;
+    struct daybook_error *err;
+    enum daybook_code failure; /* of those that were left unknown */
+    struct pg_queue *queue;    /* of a submission; NULL: the caller waits on `done` */
+    struct daybook_submission *submission;
+    _Atomic uint32_t done;
+};
+
+struct pg_queue {
+    struct daybook_append_queue head;
+    struct dbk_mutex mutex;
+    int fd;
+    struct daybook_submission *first; /* under mutex: finished, oldest first */
+    struct daybook_submission *last;
+};
+
+struct appender {
+    struct pg_journal *journal;
+    unsigned no;
+    struct dbk_thread thread;
+    struct pg_conn conn;
+    struct dbk_mutex mutex;
+    struct ticket *first; /* under mutex */
+    struct ticket *last;
+    bool stopped;
+    _Atomic uint32_t word; /* bumped when a ticket comes, or the end */
+    struct pg_batch batch; /* entries' tickets under mutex, all else is the thread's */
+    _Atomic uint64_t in_flight;
+};
+
+struct pg_appenders {
+    unsigned count;
+    struct dbk_mutex gate;
+    _Atomic uint32_t gate_word;
+    unsigned inside;  /* under gate: threads that are appending */
+    bool alone;       /* under gate: one of them is alone */
+    unsigned wanting; /* under gate: how many want to be */
+    struct appender each[DAYBOOK_POSTGRES_CONNECTIONS_MAX];
+};
+
+/* ---- queues -------------------------------------------------------------------------------------- */
+
+static struct pg_queue *queue_of(struct daybook_append_queue *q)
+{
+    return (struct pg_queue *)q;
+}
+
+static int queue_fd(const struct daybook_append_queue *q)
+{
+    return ((const struct pg_queue *)q)->fd;
+}
+
+static void hand_back(struct pg_queue *q, struct daybook_submission *submission)
+{
+    dbk_mutex_lock(&q->mutex);
+    submission->next_ = NULL;
+    if (q->first == NULL) {
+        q->first = submission;
+    } else {
+        q->last->next_ = submission;
+    }
+    q->last = submission;
+    dbk_event_fd_set(q->fd);
+    dbk_mutex_unlock(&q->mutex);
+}
+
+static size_t queue_drain(struct daybook_append_queue *queue, int64_t now_us,
+                          struct daybook_submission **ret_done, size_t max)
+{
+    struct pg_queue *q = queue_of(queue);
+    size_t count = 0;
+
+    (void)now_us;
+    dbk_event_fd_clear(q->fd);
+    dbk_mutex_lock(&q->mutex);
+    while (count < max && q->first != NULL) {
+        ret_done[count] = q->first;
+        q->first = q->first->next_;
+        ret_done[count++]->next_ = NULL;
+    }
+    if (q->first != NULL) {
+        dbk_event_fd_set(q->fd);
+    }
+    dbk_mutex_unlock(&q->mutex);
+    return count;
+}
+
+static void queue_free(struct daybook_append_queue *queue)
+{
+    struct pg_queue *q = queue_of(queue);
+
+    dbk_mutex_lock(&q->mutex); /* whoever handed the last one back has let go */
+    dbk_assert(q->first == NULL);
+    dbk_mutex_unlock(&q->mutex);
+    dbk_event_fd_close(q->fd);
+    dbk_mutex_release(&q->mutex);
+    free(q);
+}
+
+static const struct dbk_append_queue_ops queue_ops = {
+    .fd = queue_fd, .drain = queue_drain, .free = queue_free};
+
+enum daybook_code dbk_pg_queue_new(struct daybook_journal *j, struct daybook_append_queue **ret,
+                                   struct daybook_error *err)
+{
+    struct pg_queue *q = calloc(1, sizeof *q);
+
+    (void)j;
+    if (q == NULL) {
+        return dbk_fail(err, DAYBOOK_NO_MEMORY, "no memory for an append queue");
+    }
+    q->fd = dbk_event_fd_new();
+    if (q->fd < 0) {
+        enum daybook_code code =
+            dbk_fail_os(err, DAYBOOK_BUSY, -q->fd, "an append queue needs a file descriptor");
+
+        free(q);
+        return code;
+    }
+    q->head.ops = &queue_ops;
+    dbk_mutex_init(&q->mutex, DBK_RANK_QUEUE);
+    *ret = &q->head;
+    return DAYBOOK_OK;
+}
+
+/* ---- tickets --------------------------------------------------------------------------------------- */
+
+static struct appender *appender_for(struct pg_journal *p, const struct daybook_event *event)
+{
+    uint64_t hash =
+        XXH3_64bits_withSeed(event->subject.data, event->subject.len,
+                             XXH3_64bits(event->name_space.data, event->name_space.len));
+
+    return &p->appenders->each[hash % p->appenders->count];
+}
+
+/* Under the mutex. */
+static void line_up(struct appender *a, struct ticket *t)
+{
+    if (a->first == NULL) {
+        a->first = t;
+    } else {
+        a->last->later = t;
+    }
+    a->last = t;
+}
+
+static void unlink_ticket(struct appender *a, struct ticket *t)
+{
+    struct ticket *before = NULL;
+
+    for (struct ticket *at = a->first; at != NULL; before = at, at = at->later) {
+        if (at != t) {
+            continue;
+        }
+        if (before == NULL) {
+            a->first = t->later;
+        } else {
+            before->later = t->later;
+        }
+        if (a->last == t) {
+            a->last = before;
+        }
+        return;
+    }
+}
+
+static void count_open(struct ticket *t)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        if (!t->skips_refused || t->results[i].code == DAYBOOK_OK) {
+            t->open++;
+        }
+    }
+}
+
+static void put_in_line(struct appender *a, struct ticket *t)
+{
+    dbk_mutex_lock(&a->mutex);
+    line_up(a, t);
+    dbk_mutex_unlock(&a->mutex);
+    atomic_fetch_add(&a->word, 1);
+    dbk_futex_wake_one(&a->word);
+}
+
+/* A caller whose deadline has come leaves; what of its events is under way is answered to nobody. */
+static enum daybook_code leave(struct appender *a, struct ticket *t, struct daybook_error *err)
+{
+    dbk_mutex_lock(&a->mutex);
+    if (atomic_load(&t->done) != 0) {
+        dbk_mutex_unlock(&a->mutex);
+        return t->failure;
+    }
+    unlink_ticket(a, t);
+    for (size_t i = 0; i < a->batch.count; i++) {
+        if (a->batch.entries[i].ticket == t) {
+            a->batch.entries[i].ticket = NULL;
+        }
+    }
+    dbk_mutex_unlock(&a->mutex);
+    return dbk_fail(err, DAYBOOK_TIMED_OUT, "the append was not committed before the deadline");
+}
+
+enum daybook_code dbk_pg_append_batch(struct daybook_journal *j, const struct daybook_event *events,
+                                      size_t count, int64_t now_us, int64_t deadline_us,
+                                      struct daybook_append_result *ret_results,
+                                      struct daybook_error *err)
+{
+    struct pg_journal *p = pg_of(j);
+    struct ticket t = {
+        .events = events, .results = ret_results, .count = count, .now_us = now_us, .err = err};
+    struct appender *a;
+
+    if (count == 0) {
+        return DAYBOOK_OK;
+    }
+    a = appender_for(p, &events[0]);
+    for (size_t i = 0; i < count; i++) {
+        ret_results[i] = (struct daybook_append_result){.code = DAYBOOK_TIMED_OUT};
+    }
+    count_open(&t);
+    put_in_line(a, &t);
+    while (atomic_load(&t.done) == 0) {
+        int64_t left_us = deadline_us == DAYBOOK_NO_DEADLINE ? -1 : deadline_us - pg_mono_us(p);
+
+        if (deadline_us != DAYBOOK_NO_DEADLINE && left_us <= 0) {
+            return leave(a, &t, err);
+        }
+        dbk_futex_wait(&t.done, 0, left_us);
+    }
+    /* The thread that finished it holds the mutex while it says so. */
+    dbk_mutex_lock(&a->mutex);
+    dbk_mutex_unlock(&a->mutex);
+    return t.failure;
+}
+
+void dbk_pg_submit(struct daybook_journal *j, struct daybook_append_queue *queue,
+                   struct daybook_submission *submission, int64_t now_us)
+{
+    struct pg_journal *p = pg_of(j);
+    struct ticket *t = calloc(1, sizeof *t);
+    struct appender *a;
+
+    if (t != NULL) {
+        *t = (struct ticket){.events = submission->events,
+                             .results = submission->results,
+                             .count = submission->count,
+                             .now_us = now_us,
+                             .skips_refused = submission->events_state == DAYBOOK_EVENTS_UNCHECKED,
+                             .queue = queue_of(queue),
+                             .submission = submission};
+        count_open(t);
+    }
+    if (t == NULL || t->open == 0) {
+        for (size_t i = 0; t == NULL && i < submission->count; i++) {
+            if (submission->events_state == DAYBOOK_EVENTS_CHECKED ||
+                submission->results[i].code == DAYBOOK_OK) {
+                submission->results[i] = (struct daybook_append_result){.code = DAYBOOK_BACKEND};
+            }
+        }
+        free(t);
+        hand_back(queue_of(queue), submission);
+        return;
+    }
+    a = appender_for(p, &submission->events[0]);
+    put_in_line(a, t);
+}
+
+/* ---- an appender ------------------------------------------------------------------------------------- */
+
+/* Takes what stands in line into the batch, from the front, as far as it goes. Under the mutex. Returns false when
+ * an event could not even be copied alone. */
+static bool take_tickets(struct appender *a)
+{
+    dbk_pg_batch_clear(&a->batch);
+    while (a->first != NULL) {
+        struct ticket *t = a->first;
+
+        a->batch.now_us = a->batch.count == 0 ? t->now_us : a->batch.now_us;
+        if (t->now_us != a->batch.now_us && a->journal->clock == DAYBOOK_POSTGRES_CLOCK_CALLER) {
+            return true; /* one statement has one now */
+        }
+        for (; t->next < t->count; t->next++) {
+            if (t->skips_refused && t->results[t->next].code != DAYBOOK_OK) {
+                continue;
+            }
+            if (!dbk_pg_batch_add(&a->batch, &t->events[t->next], t, t->next)) {
+                return a->batch.count > 0;
+            }
+        }
+        a->first = t->later;
+        if (a->first == NULL) {
+            a->last = NULL;
+        }
+        t->later = NULL;
+    }
+    return true;
+}
+
+/* Gives a finished ticket back. Under the mutex; what it points to may be gone behind this. */
+static void finish(struct ticket *t)
+{
+    struct pg_queue *queue = t->queue;
+    struct daybook_submission *submission = t->submission;
+
+    if (queue != NULL) {
+        free(t);
+        hand_back(queue, submission);
+        return;
+    }
+    atomic_store(&t->done, 1);
+    dbk_futex_wake_all(&t->done);
+}
+
+static void give_answers(struct appender *a, enum daybook_code otherwise,
+                         const struct daybook_error *err)
+{
+    dbk_mutex_lock(&a->mutex);
+    for (size_t i = 0; i < a->batch.count; i++) {
+        struct pg_entry *entry = &a->batch.entries[i];
+        struct ticket *t = entry->ticket;
+
+        if (t == NULL) {
+            continue;
+        }
+        if (!entry->answered) {
+            entry->result = (struct daybook_append_result){.code = otherwise};
+            t->failure = otherwise;
+            if (t->err != NULL) {
+                *t->err = *err;
+            }
+        }
+        t->results[entry->index] = entry->result;
+        if (--t->open == 0) {
+            finish(t);
+        }
+    }
+    dbk_pg_batch_clear(&a->batch);
+    dbk_mutex_unlock(&a->mutex);
+}
+
+/* ---- the gate ---------------------------------------------------------------------------------------- */
+
+static void enter(struct pg_appenders *all, bool alone)
+{
+    dbk_mutex_lock(&all->gate);
+    all->wanting += alone ? 1 : 0;
+    while (all->alone || (alone ? all->inside > 0 : all->wanting > 0)) {
+        uint32_t seen = atomic_load(&all->gate_word);
+
+        dbk_mutex_unlock(&all->gate);
+        dbk_futex_wait(&all->gate_word, seen, -1);
+        dbk_mutex_lock(&all->gate);
+    }
+    all->wanting -= alone ? 1 : 0;
+    all->alone = alone;
+    all->inside++;
+    dbk_mutex_unlock(&all->gate);
+}
+
+static void leave_gate(struct pg_appenders *all)
+{
+    dbk_mutex_lock(&all->gate);
+    all->alone = false;
+    all->inside--;
+    atomic_fetch_add(&all->gate_word, 1);
+    dbk_mutex_unlock(&all->gate);
+    dbk_futex_wake_all(&all->gate_word);
+}
+
+/* What other threads of this process may add while this statement looks. */
+static uint64_t others(const struct appender *a)
+{
+    const struct pg_appenders *all = a->journal->appenders;
+    uint64_t sum = 0;
+
+    for (unsigned i = 0; i < all->count; i++) {
+        sum += i != a->no ? atomic_load(&all->each[i].in_flight) : 0;
+    }
+    return sum;
+}
+
+static size_t unanswered(const struct pg_batch *batch)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < batch->count; i++) {
+        count += batch->entries[i].answered ? 0 : 1;
+    }
+    return count;
+}
+
+/* Says the batch again until each event has its answer. Returns the code of those that have none. */
+static enum daybook_code append_all(struct appender *a, struct daybook_error *err)
+{
+    struct pg_journal *p = a->journal;
+    bool alone = false;
+    unsigned tries = 0;
+
+    while (unanswered(&a->batch) > 0) {
+        size_t before = unanswered(&a->batch);
+        bool want_alone = false;
+        enum daybook_code code = dbk_pg_connect(p, &a->conn, DAYBOOK_NO_DEADLINE, err);
+
+        if (code != DAYBOOK_OK) {
+            return code;
+        }
+        enter(p->appenders, alone);
+        atomic_store(&a->in_flight, before);
+        code = dbk_pg_batch_send(p, &a->conn, &a->batch, others(a), &want_alone, err);
+        atomic_store(&a->in_flight, 0);
+        leave_gate(p->appenders);
+        alone = alone || want_alone;
+        if (code != DAYBOOK_OK && code != PG_AGAIN) {
+            return code;
+        }
+        tries = code == PG_AGAIN ? tries + 1 : tries;
+        if (tries == PG_TRIES_MAX) {
+            return dbk_fail(err, DAYBOOK_BACKEND,
+                            "PostgreSQL ended the transaction again and again: too much at once");
+        }
+    }
+    return DAYBOOK_OK;
+}
+
+/* Waits for a ticket. False: the end has come and none is left. */
+static bool next_batch(struct appender *a)
+{
+    for (;;) {
+        uint32_t seen = atomic_load(&a->word);
+        bool more;
+        bool copied;
+
+        dbk_mutex_lock(&a->mutex);
+        copied = take_tickets(a);
+        more = a->batch.count > 0 || !a->stopped;
+        if (!copied) {
+            /* No memory for the first event: its ticket is answered so, and leaves the line. */
+            struct ticket *t = a->first;
+
+            t->results[t->next] = (struct daybook_append_result){.code = DAYBOOK_BACKEND};
+            t->failure = DAYBOOK_BACKEND;
+            t->next++;
+            if (--t->open == 0) {
+                unlink_ticket(a, t);
+                finish(t);
+            }
+        }
+        dbk_mutex_unlock(&a->mutex);
+        if (!more || a->batch.count > 0) {
+            return more;
+        }
+        if (copied) {
+            dbk_futex_wait(&a->word, seen, -1);
+        }
+    }
+}
+
+static void *run_appender(void *arg)
+{
+    struct appender *a = arg;
+
+    while (next_batch(a)) {
+        struct daybook_error err = {.code = DAYBOOK_OK};
+        enum daybook_code code = append_all(a, &err);
+
+        give_answers(a, code, &err);
+        dbk_pg_changed(a->journal);
+    }
+    return NULL;
+}
+
+/* ---- start and end ------------------------------------------------------------------------------------ */
+
+enum daybook_code dbk_pg_appenders_new(struct pg_journal *p, unsigned count, unsigned first_slot,
+                                       struct daybook_error *err)
+{
+    struct pg_appenders *all = calloc(1, sizeof *all);
+
+    if (all == NULL) {
+        return dbk_fail(err, DAYBOOK_NO_MEMORY, "no memory for the appending threads");
+    }
+    p->appenders = all;
+    dbk_mutex_init(&all->gate, DBK_RANK_STAGE);
+    for (unsigned i = 0; i < count; i++) {
+        struct appender *a = &all->each[i];
+
+        a->journal = p;
+        a->no = i;
+        a->conn.slot = (first_slot + i) % PG_SLOTS;
+        dbk_mutex_init(&a->mutex, DBK_RANK_STAGE);
+    }
+    all->count = count;
+    for (unsigned i = 0; i < count; i++) {
+        int failed =
+            dbk_thread_start(&all->each[i].thread, "dbk-append", run_appender, &all->each[i]);
+
+        if (failed != 0) {
+            all->count = i;
+            return dbk_fail_os(err, DAYBOOK_BUSY, failed, "an appending thread does not start");
+        }
+    }
+    return DAYBOOK_OK;
+}
+
+void dbk_pg_appenders_free(struct pg_journal *p)
+{
+    struct pg_appenders *all = p->appenders;
+
+    if (all == NULL) {
+        return;
+    }
+    for (unsigned i = 0; i < all->count; i++) {
+        struct appender *a = &all->each[i];
+
+        dbk_mutex_lock(&a->mutex);
+        a->stopped = true;
+        dbk_mutex_unlock(&a->mutex);
+        atomic_fetch_add(&a->word, 1);
+        dbk_futex_wake_all(&a->word);
+    }
+    for (unsigned i = 0; i < all->count; i++) {
+        struct appender *a = &all->each[i];
+
+        dbk_thread_join(&a->thread);
+        dbk_pg_disconnect(&a->conn);
+        dbk_pg_batch_release(&a->batch);
+        dbk_mutex_release(&a->mutex);
+    }
+    dbk_mutex_release(&all->gate);
+    free(all);
+    p->appenders = NULL;
+}
