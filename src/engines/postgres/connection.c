@@ -512,6 +512,10 @@ enum daybook_code dbk_pg_once(struct pg_journal *p, struct pg_pool *pool, const 
     struct pg_conn *conn = NULL;
     enum daybook_code code = dbk_pg_take(p, pool, deadline_us, &conn, err);
 
+    if (code != DAYBOOK_OK) {
+        return code;
+    }
+    dbk_assert(conn != NULL);
     for (unsigned try = 0; code == DAYBOOK_OK; try++) {
         code = dbk_pg_run(p, conn, PG_BEGIN | PG_COMMIT, &step, 1, deadline_us, ret, err);
         if (code != PG_AGAIN) {

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/error.h"
 
 #define APPEND_CONNECTIONS 2u
@@ -252,6 +253,7 @@ enum daybook_code dbk_postgres_open(const struct daybook_postgres_options *optio
     if (code != DAYBOOK_OK) {
         return code;
     }
+    dbk_assert(p != NULL);
     code = open_checked(options, p, err);
     if (code != DAYBOOK_OK) {
         free_handle(p);
@@ -290,9 +292,11 @@ enum daybook_code daybook_postgres_migrate(const struct daybook_postgres_options
     if (code == DAYBOOK_OK) {
         code = new_handle(options, dbk_os_posix(), &p, err);
     }
-    if (code == DAYBOOK_OK) {
-        code = dbk_pg_schema_ready(p, options->create, ret_report, err);
-        free_handle(p);
+    if (code != DAYBOOK_OK) {
+        return code;
     }
+    dbk_assert(p != NULL);
+    code = dbk_pg_schema_ready(p, options->create, ret_report, err);
+    free_handle(p);
     return code;
 }

@@ -52,7 +52,7 @@ static void add(struct text *t, const char *s, size_t len)
             t->room = room;
         }
     }
-    if (!t->failed) {
+    if (!t->failed && t->bytes != NULL) {
         memcpy(t->bytes + t->len, s, len);
         t->len += len;
         t->bytes[t->len] = '\0';
