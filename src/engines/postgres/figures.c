@@ -110,7 +110,19 @@ enum daybook_code dbk_pg_stats(struct daybook_journal *j, int64_t now_us,
 static void fill_consumer(struct pg_journal *p, const PGresult *r, const char *consumer,
                           struct daybook_consumer_stats *ret)
 {
-    enum { ID, START, NOW, PENDING, IN_FLIGHT, QUARANTINED, NEWER, OLDEST_PENDING, OLDEST };
+    enum {
+        ID,
+        START,
+        START_AT,
+        NOW,
+        PENDING,
+        IN_FLIGHT,
+        QUARANTINED,
+        NEWER,
+        OLDEST_PENDING,
+        OLDEST,
+        HELD_BYTES
+    };
     int32_t id = (int32_t)dbk_pg_int(r, 0, ID);
     int64_t start = dbk_pg_int(r, 0, START);
     int64_t now_us = dbk_pg_int(r, 0, NOW);
@@ -123,6 +135,7 @@ static void fill_consumer(struct pg_journal *p, const PGresult *r, const char *c
         .oldest_pending_age_us = -1,
         .oldest_unresolved_age_us = -1,
         .last_claim_at_us = DAYBOOK_TIME_UNSET,
+        .start_at_us = DAYBOOK_TIME_UNSET,
         .start = start == INT64_MAX ? UINT64_MAX : (uint64_t)start,
         .newer_version = (uint64_t)dbk_pg_int(r, 0, NEWER),
     };
@@ -136,6 +149,12 @@ static void fill_consumer(struct pg_journal *p, const PGresult *r, const char *c
     }
     if (id != 0) {
         struct pg_local *local;
+
+        ret->held_events = ret->pending + ret->in_flight + ret->quarantined;
+        ret->held_bytes = (uint64_t)dbk_pg_int(r, 0, HELD_BYTES);
+        if (PQgetisnull(r, 0, START_AT) == 0) {
+            ret->start_at_us = dbk_pg_int(r, 0, START_AT);
+        }
 
         dbk_mutex_lock(&p->mutex);
         local = dbk_pg_local(p, consumer, id);

@@ -378,6 +378,12 @@ enum daybook_code dbk_pg_retire(struct daybook_journal *j, const char *consumer,
 enum daybook_code dbk_pg_rewind(struct daybook_journal *j, const char *consumer,
                                 const struct daybook_operator *by, int64_t now_us,
                                 int64_t deadline_us, struct daybook_error *err);
+enum daybook_code dbk_pg_start(struct daybook_journal *j, const char *consumer,
+                               struct daybook_start start, const struct daybook_operator *by,
+                               int64_t now_us, int64_t deadline_us, struct daybook_error *err);
+enum daybook_code dbk_pg_note_lift(struct daybook_journal *j, const char *consumer,
+                                   const struct daybook_operator *by, int64_t now_us,
+                                   int64_t deadline_us, struct daybook_error *err);
 enum daybook_code dbk_pg_operations(struct daybook_journal *j, uint64_t before_no,
                                     struct daybook_operation *ret, size_t max, size_t *ret_count,
                                     struct daybook_error *err);

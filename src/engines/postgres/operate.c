@@ -225,6 +225,49 @@ enum daybook_code dbk_pg_rewind(struct daybook_journal *j, const char *consumer,
     return code == DAYBOOK_OK && answer != 0 ? no_consumer(consumer, err) : code;
 }
 
+enum daybook_code dbk_pg_start(struct daybook_journal *j, const char *consumer,
+                               struct daybook_start start, const struct daybook_operator *by,
+                               int64_t now_us, int64_t deadline_us, struct daybook_error *err)
+{
+    struct pg_journal *p = pg_of(j);
+    struct pg_args args = {.count = 0};
+    int64_t answer = 0;
+    enum daybook_code code;
+
+    dbk_pg_arg_bytes(&args, PG_TEXT, dbk_pg_text(consumer));
+    dbk_pg_arg_int(&args, PG_INT4, (int)start.kind);
+    dbk_pg_arg_int(&args, PG_INT8, start.value);
+    dbk_pg_arg_now(&args, p, now_us);
+    dbk_pg_arg_int(&args, PG_INT4, DAYBOOK_CONSUMERS_MAX);
+    add_operator(&args, by);
+    code =
+        once_int(p, "SELECT @.start_1($1,$2,$3,$4,$5,$6,$7,$8)", &args, deadline_us, &answer, err);
+    if (code != DAYBOOK_OK || answer == 0) {
+        return code;
+    }
+    return answer == 1
+               ? dbk_fail(err, DAYBOOK_CONFLICT,
+                          "consumer %s is registered already: where it started stands", consumer)
+               : dbk_fail(err, DAYBOOK_BUSY, "consumer %s: %u consumers are registered; retire one",
+                          consumer, DAYBOOK_CONSUMERS_MAX);
+}
+
+enum daybook_code dbk_pg_note_lift(struct daybook_journal *j, const char *consumer,
+                                   const struct daybook_operator *by, int64_t now_us,
+                                   int64_t deadline_us, struct daybook_error *err)
+{
+    struct pg_journal *p = pg_of(j);
+    struct pg_args args = {.count = 0};
+    int64_t answer = 0;
+    enum daybook_code code;
+
+    dbk_pg_arg_bytes(&args, PG_TEXT, dbk_pg_text(consumer));
+    dbk_pg_arg_now(&args, p, now_us);
+    add_operator(&args, by);
+    code = once_int(p, "SELECT @.note_lift_1($1,$2,$3,$4,$5)", &args, deadline_us, &answer, err);
+    return code == DAYBOOK_OK && answer != 0 ? no_consumer(consumer, err) : code;
+}
+
 /* ---- the trail ------------------------------------------------------------------------------------------ */
 
 static void put_text(char *to, size_t room, struct daybook_bytes from)

@@ -509,6 +509,36 @@ BEGIN
 END
 $fn$;
 
+-- An operator's registration. 0 done, 1 it is registered already, 2 too many are.
+CREATE FUNCTION @.start_1(p_name text, p_kind integer, p_value bigint, p_now bigint, p_consumers_most integer, p_who bytea,
+                          p_why bytea, p_most integer) RETURNS integer LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
+BEGIN
+    LOCK TABLE @.consumer IN EXCLUSIVE MODE;
+    IF EXISTS (SELECT 1 FROM @.consumer c WHERE c.name = p_name) THEN
+        RETURN 1;
+    END IF;
+    IF @.register_1(p_name, p_kind, p_value, p_now, p_consumers_most) = 0 THEN
+        RETURN 2;
+    END IF;
+    PERFORM @.record_1(1, p_now, 0, p_name, '', p_who, p_why, p_most);
+    RETURN 0;
+END
+$fn$;
+
+-- Only the entry in the trail (W6b). 0 done, 1 no such consumer.
+CREATE FUNCTION @.note_lift_1(p_name text, p_now bigint, p_who bytea, p_why bytea, p_most integer) RETURNS integer
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
+BEGIN
+    LOCK TABLE @.consumer IN ROW SHARE MODE;
+    IF NOT EXISTS (SELECT 1 FROM @.consumer c WHERE c.name = p_name) THEN
+        RETURN 1;
+    END IF;
+    PERFORM @.record_1(6, p_now, 0, p_name, '', p_who, p_why, p_most);
+    RETURN 0;
+END
+$fn$;
+
 -- 0 done, 1 no such consumer, 2 it holds live leases.
 CREATE FUNCTION @.retire_1(p_name text, p_force boolean, p_now bigint, p_slot integer, p_who bytea, p_why bytea,
                            p_most integer) RETURNS integer LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
@@ -1005,24 +1035,29 @@ $fn$;
 
 -- Ages are told as the oldest times; null where there is none.
 CREATE FUNCTION @.consumer_stats_1(p_name text, p_now bigint, p_version integer)
-RETURNS TABLE (o_id integer, o_start bigint, o_now bigint, o_pending bigint, o_in_flight bigint, o_quarantined bigint,
-               o_newer bigint, o_oldest_pending bigint, o_oldest bigint)
+RETURNS TABLE (o_id integer, o_start bigint, o_start_at bigint, o_now bigint, o_pending bigint, o_in_flight bigint,
+               o_quarantined bigint, o_newer bigint, o_oldest_pending bigint, o_oldest bigint, o_held_bytes bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
 DECLARE
     c record;
     v_now bigint := @.clock_1(p_now);
+    v_quarantined bigint;
+    v_bytes bigint;
 BEGIN
-    SELECT id, start INTO c FROM @.consumer WHERE name = p_name;
+    SELECT id, start, start_at INTO c FROM @.consumer WHERE name = p_name;
     IF NOT FOUND THEN
-        RETURN QUERY SELECT 0, 0::bigint, v_now, count(*), 0::bigint, 0::bigint, count(*) FILTER (WHERE e.row_version > p_version),
-                            min(e.observed_at), min(e.observed_at) FROM @.event e;
+        RETURN QUERY SELECT 0, 0::bigint, NULL::bigint, v_now, count(*), 0::bigint, 0::bigint,
+                            count(*) FILTER (WHERE e.row_version > p_version), min(e.observed_at), min(e.observed_at), 0::bigint
+                       FROM @.event e;
         RETURN;
     END IF;
+    SELECT count(*), coalesce(sum(e.bytes), 0) INTO v_quarantined, v_bytes
+      FROM @.mark m JOIN @.event e ON e.pos = m.pos WHERE m.consumer_id = c.id AND m.resolution = 3;
     RETURN QUERY
-    SELECT c.id, c.start, v_now, count(*) FILTER (WHERE NOT q.live), count(*) FILTER (WHERE q.live),
-           (SELECT count(*) FROM @.mark m WHERE m.consumer_id = c.id AND m.resolution = 3),
-           count(*) FILTER (WHERE q.row_version > p_version), min(q.observed_at) FILTER (WHERE NOT q.live), min(q.observed_at)
-      FROM (SELECT e.observed_at, e.row_version, @.live_1(m.lease_granted, m.lease_expires, v_now) AS live
+    SELECT c.id, c.start, c.start_at, v_now, count(*) FILTER (WHERE NOT q.live), count(*) FILTER (WHERE q.live), v_quarantined,
+           count(*) FILTER (WHERE q.row_version > p_version), min(q.observed_at) FILTER (WHERE NOT q.live), min(q.observed_at),
+           v_bytes + coalesce(sum(q.bytes), 0)::bigint
+      FROM (SELECT e.observed_at, e.row_version, e.bytes, @.live_1(m.lease_granted, m.lease_expires, v_now) AS live
               FROM @.lane l JOIN @.event e ON e.key_id = l.key_id AND e.pos >= l.head
               LEFT JOIN @.mark m ON m.consumer_id = l.consumer_id AND m.pos = e.pos
              WHERE l.consumer_id = c.id AND l.head IS NOT NULL
