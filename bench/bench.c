@@ -15,6 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <daybook/postgres.h>
+
 enum { FILL_BATCH = 1024, NAME_COLUMN = 34, FILES_OPEN = 16 };
 
 void bench_die(const char *format, ...)
@@ -335,18 +337,49 @@ void bench_path(const struct bench *bench, const char *name, char ret[BENCH_PATH
     }
 }
 
-struct daybook_journal *bench_journal_open(const struct bench *bench, const char *name,
-                                           uint64_t events_max)
+/* A schema's name may hold no hyphen. */
+static struct daybook_journal *open_postgres(const struct bench *bench, const char *name,
+                                             const struct daybook_capacity *capacity)
+{
+    char schema[DAYBOOK_POSTGRES_SCHEMA_MAX + 1];
+    struct daybook_journal *journal = NULL;
+    struct daybook_error err = {0};
+
+    (void)snprintf(schema, sizeof schema, "%s", name);
+    for (char *hyphen = strchr(schema, '-'); hyphen != NULL; hyphen = strchr(hyphen, '-')) {
+        *hyphen = '_';
+    }
+    struct daybook_postgres_options options = {.dsn = bench->dsn,
+                                               .schema = schema,
+                                               .create = DAYBOOK_POSTGRES_CREATE_YES,
+                                               .capacity = *capacity};
+    bench_check(daybook_postgres_open(&options, &journal, &err), &err, schema);
+    return journal;
+}
+
+struct daybook_journal *bench_journal_open_with(const struct bench *bench, const char *name,
+                                                const struct daybook_capacity *capacity)
 {
     char path[BENCH_PATH_MAX];
     struct daybook_journal *journal = NULL;
     struct daybook_error err = {0};
 
+    if (bench->dsn != NULL) {
+        return open_postgres(bench, name, capacity);
+    }
     bench_path(bench, name, path);
     struct daybook_log_options options = {
-        .path = path, .capacity = {.events_max = events_max}, .now_us = bench_now_us()};
+        .path = path, .capacity = *capacity, .now_us = bench_now_us()};
     bench_check(daybook_log_open(&options, &journal, &err), &err, path);
     return journal;
+}
+
+struct daybook_journal *bench_journal_open(const struct bench *bench, const char *name,
+                                           uint64_t events_max)
+{
+    struct daybook_capacity capacity = {.events_max = events_max};
+
+    return bench_journal_open_with(bench, name, &capacity);
 }
 
 void bench_journal_close(struct daybook_journal *journal)

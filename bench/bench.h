@@ -31,6 +31,7 @@ struct bench {
     const char
         *programs; /* where `bench/bench-echo` is, and `daybook` unless `command` says where */
     const char *command; /* NULL: not said */
+    const char *dsn;     /* of a PostgreSQL server that is measured; NULL: the log engine is */
     enum bench_length length;
     enum bench_output output;
     enum bench_marking marking;
@@ -128,9 +129,12 @@ void bench_event_next(struct bench_event *event, uint64_t key);
 
 /* ---- journals ---------------------------------------------------------------------------------- */
 
-/* Opens (and makes) the journal `name` in the directory of the run. */
+/* Opens (and makes) the journal `name` in the directory of the run, or as a schema of the server. */
 struct daybook_journal *bench_journal_open(const struct bench *bench, const char *name,
                                            uint64_t events_max);
+/* The same with a window of retention, in microseconds; 0: the default, negative: none. */
+struct daybook_journal *bench_journal_open_with(const struct bench *bench, const char *name,
+                                                const struct daybook_capacity *capacity);
 void bench_journal_close(struct daybook_journal *journal);
 /* Appends `count` events of `bytes` in batches; the i-th has the key i modulo `keys`. */
 void bench_journal_fill(struct daybook_journal *journal, uint64_t count, size_t bytes,
@@ -155,5 +159,6 @@ void bench_consumers(struct bench *bench);
 void bench_memory(struct bench *bench);
 void bench_start(struct bench *bench);
 void bench_http(struct bench *bench);
+void bench_postgres(struct bench *bench);
 
 #endif

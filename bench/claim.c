@@ -6,7 +6,7 @@
  * with nothing behind it. Only the two calls are timed; what they took is appended again, so that the
  * backlog stays.
  */
-#include "bench.h"
+#include "claims.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -14,9 +14,9 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { CLAIM_EVENTS = 256, KEYS = 10000, BATCH_BYTES = 1024 * 1024, LEASE_MS = 60000 };
+enum { CLAIM_EVENTS = CLAIMS_EVENTS, KEYS = 10000, BATCH_BYTES = 1024 * 1024, LEASE_MS = 60000 };
 /* Claims between two appends that put back what they took. */
-enum { CLAIMS = 8, TOP_UP_EVENTS = CLAIMS * CLAIM_EVENTS };
+enum { CLAIMS = CLAIMS_MAX, TOP_UP_EVENTS = CLAIMS * CLAIM_EVENTS };
 
 #define SETTLED_MAX UINT64_C(500000) /* acknowledged events that stay beside those that wait */
 
@@ -85,7 +85,7 @@ static double own_cpu_s(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static double run(void *user, double seconds)
+double claims_run(void *user, double seconds)
 {
     struct backlog *b = user;
     double until = bench_now_s() + seconds;
@@ -111,10 +111,8 @@ static double run(void *user, double seconds)
     return (double)done / spent;
 }
 
-/* A backlog of `events` behind `retained` acknowledged ones. A backlog is compared with those that are
- * measured by as many claims at a time. */
-static struct backlog *backlog_open(const struct bench *bench, const char *name, uint64_t events,
-                                    uint64_t retained, unsigned claims)
+struct backlog *backlog_open(const struct bench *bench, const char *name, uint64_t events,
+                             uint64_t retained, unsigned claims)
 {
     struct backlog *b = calloc(1, sizeof *b);
     struct daybook_error err = {0};
@@ -145,7 +143,7 @@ static struct backlog *backlog_open(const struct bench *bench, const char *name,
     return b;
 }
 
-static void backlog_close(struct backlog *b)
+void backlog_close(struct backlog *b)
 {
     daybook_batch_free(b->batch);
     bench_journal_close(b->journal);
@@ -213,7 +211,7 @@ static double compare_lengths(const struct bench *bench, const uint64_t *events,
 
     for (size_t i = 0; i < count; i++) {
         (void)snprintf(name, sizeof name, "backlog-%" PRIu64, events[i]);
-        sides[i] = (struct bench_side){.run = run,
+        sides[i] = (struct bench_side){.run = claims_run,
                                        .user = backlog_open(bench, name, events[i], 0, claims)};
     }
     return compare(bench, "backlog", sides, events, count, ret_rate);
@@ -242,8 +240,8 @@ void bench_retained(struct bench *bench)
     uint64_t retained[] = {0, quick ? 20000 : 10000000};
     double rate = 0;
     struct bench_side sides[] = {
-        {.run = run, .user = backlog_open(bench, "none", waiting, retained[0], CLAIMS)},
-        {.run = run, .user = backlog_open(bench, "many", waiting, retained[1], CLAIMS)}};
+        {.run = claims_run, .user = backlog_open(bench, "none", waiting, retained[0], CLAIMS)},
+        {.run = claims_run, .user = backlog_open(bench, "many", waiting, retained[1], CLAIMS)}};
     double part = compare(bench, "retained", sides, retained, 2, &rate);
 
     bench_mark(bench, "claims and acknowledgements with 10,000,000 retained, of those with none",

@@ -35,6 +35,7 @@ static const struct suite {
     {"memory", bench_memory, "resident bytes of a pending event"},
     {"start", bench_start, "from open to ready with 300,000 stored events"},
     {"http", bench_http, "one event a request over 64 connections"},
+    {"postgres", bench_postgres, "the PostgreSQL engine beside plain clients of the same server"},
 };
 enum { SUITE_COUNT = sizeof suites / sizeof suites[0] };
 

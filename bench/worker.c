@@ -7,8 +7,7 @@
  * a worker. `caller` is one busy caller into a destination that takes 20 ms for a call, however many rows
  * (C4b): what counts is how many events one round trip moves, and that their order is kept.
  */
-#include "bench.h"
-#include "empty_sink.h"
+#include "deliver.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -35,7 +34,7 @@ enum { CALLER_EVENTS = 20000, CALLER_QUICK = 500, SINGLE_EVENTS = 100, RUN = 32,
 
 #define EVENTS_MAX UINT64_C(1000000)
 
-static const char consumer[] = "billing";
+static const char consumer[] = DELIVER_CONSUMER;
 
 static void wait_until_drained(struct daybook_journal *journal, struct empty_sink *sink,
                                uint64_t rows)
@@ -52,10 +51,8 @@ static void wait_until_drained(struct daybook_journal *journal, struct empty_sin
     } while (!stats.drained);
 }
 
-/* Delivers what waits with a worker of its own. Returns the seconds from its start until everything is
- * acknowledged. */
-static double deliver(struct daybook_journal *journal, struct empty_sink *sink, uint32_t key_run,
-                      uint64_t rows)
+double deliver(struct daybook_journal *journal, struct empty_sink *sink, uint32_t key_run,
+               uint64_t rows)
 {
     struct daybook_sink *sinks[] = {&sink->head};
     struct daybook_worker *worker = NULL;

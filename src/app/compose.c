@@ -18,26 +18,31 @@
 #define CHECK_BUDGET_US 500000 /* a destination that answers at the start does so within it */
 #define CHECK_ALONE_BUDGET_US 5000000 /* where nobody waits for a start */
 #define NAMED_BYTES_MAX 160
+#define CONNECT_TIMEOUT_MS 5000u /* a database that does not answer holds nobody longer */
+#define STATEMENT_LEAST_MS 5000  /* reclaiming and pruning take steps of up to a second */
 #define DROPS_LINE_US 60000000 /* between two lines about events that an advisory was not told of */
 
 /* ---- journal --------------------------------------------------------------------------------- */
+
+static struct daybook_capacity capacity_of(const struct dbk_config *config)
+{
+    return (struct daybook_capacity){
+        .events_max = config->max_events,
+        /* Zero would be the default; keeping nothing is a negative number. */
+        .retain_acknowledged_us =
+            config->retain_acknowledged_ms == 0 ? -1 : config->retain_acknowledged_ms * 1000,
+        .delivery_attempts_max = (uint32_t)config->max_delivery_attempts,
+        .policy = (enum daybook_capacity_policy)config->capacity_policy,
+        .events = dbk_config_event_limits(config),
+    };
+}
 
 void dbk_compose_log_options(const struct dbk_config *config, int64_t now_us,
                              struct daybook_log_options *ret)
 {
     *ret = (struct daybook_log_options){
         .path = config->journal_path,
-        .capacity =
-            {
-                .events_max = config->max_events,
-                /* Zero would be the default; keeping nothing is a negative number. */
-                .retain_acknowledged_us = config->retain_acknowledged_ms == 0
-                                              ? -1
-                                              : config->retain_acknowledged_ms * 1000,
-                .delivery_attempts_max = (uint32_t)config->max_delivery_attempts,
-                .policy = (enum daybook_capacity_policy)config->capacity_policy,
-                .events = dbk_config_event_limits(config),
-            },
+        .capacity = capacity_of(config),
         .bytes_max = config->max_bytes,
         .free_disk_min = config->min_free_disk,
         .tail = (enum daybook_tail_policy)config->tail,
@@ -46,12 +51,92 @@ void dbk_compose_log_options(const struct dbk_config *config, int64_t now_us,
     };
 }
 
+void dbk_dsn_wipe(struct dbk_dsn *dsn)
+{
+    explicit_bzero(dsn, sizeof *dsn);
+}
+
+static enum daybook_code read_dsn(const struct dbk_config *config, const char *dsn_env,
+                                  struct dbk_dsn *ret, struct daybook_error *err)
+{
+    const char *name = dsn_env != NULL ? dsn_env : config->dsn_env;
+
+    if (name[0] == '\0') {
+        (void)snprintf(ret->text, sizeof ret->text, "service=%s", config->service);
+        return DAYBOOK_OK;
+    }
+    const char *value = getenv(name);
+    if (value == NULL || value[0] == '\0') {
+        return dbk_fail(err, DAYBOOK_BAD_CONFIG,
+                        "the environment variable %.100s is not set: it has to hold the connection "
+                        "string of the journal",
+                        name);
+    }
+    if (strlen(value) >= sizeof ret->text) {
+        return dbk_fail(err, DAYBOOK_BAD_CONFIG,
+                        "the environment variable %.100s holds more than %u bytes: is it a "
+                        "connection string?",
+                        name, DBK_CONFIG_DSN_MAX - 1);
+    }
+    memcpy(ret->text, value, strlen(value) + 1);
+    return DAYBOOK_OK;
+}
+
+enum daybook_code dbk_compose_postgres_options(const struct dbk_config *config, const char *dsn_env,
+                                               struct dbk_dsn *dsn,
+                                               struct daybook_postgres_options *ret,
+                                               struct daybook_error *err)
+{
+    uint32_t quarter = config->connections < 4 ? 1 : (uint32_t)config->connections / 4;
+    int64_t statement_ms = config->operation_timeout_ms < STATEMENT_LEAST_MS
+                               ? STATEMENT_LEAST_MS
+                               : config->operation_timeout_ms;
+    enum daybook_code code = read_dsn(config, dsn_env, dsn, err);
+
+    if (code != DAYBOOK_OK) {
+        return code;
+    }
+    *ret = (struct daybook_postgres_options){
+        .dsn = dsn->text,
+        .schema = config->schema,
+        .create = config->create_schema ? DAYBOOK_POSTGRES_CREATE_YES : DAYBOOK_POSTGRES_CREATE_NO,
+        .capacity = capacity_of(config),
+        .clock = DAYBOOK_POSTGRES_CLOCK_STORE,
+        .append_connections = quarter,
+        .delivery_connections = (uint32_t)config->connections - 2 * quarter,
+        .query_connections = quarter,
+        .connect_timeout_ms = CONNECT_TIMEOUT_MS,
+        .statement_timeout_ms = (uint32_t)statement_ms,
+        .lock_timeout_ms = (uint32_t)statement_ms,
+    };
+    return DAYBOOK_OK;
+}
+
+static enum daybook_code open_postgres(const struct dbk_config *config,
+                                       struct daybook_journal **ret_journal,
+                                       struct daybook_error *err)
+{
+    struct daybook_postgres_options options;
+    struct dbk_dsn dsn;
+    enum daybook_code code = dbk_compose_postgres_options(config, NULL, &dsn, &options, err);
+
+    if (code == DAYBOOK_OK) {
+        code = daybook_postgres_open(&options, ret_journal, err);
+    }
+    dbk_dsn_wipe(&dsn);
+    return code;
+}
+
 enum daybook_code dbk_compose_journal(const struct dbk_config *config, int64_t now_us,
                                       struct daybook_journal **ret_journal,
                                       struct daybook_error *err)
 {
     struct daybook_log_options options;
     struct daybook_error why = {0};
+
+    if (config->backend == DBK_BACKEND_POSTGRES) {
+        return open_postgres(config, ret_journal, err);
+    }
     dbk_compose_log_options(config, now_us, &options);
     enum daybook_code code = daybook_log_open(&options, ret_journal, &why);
     if (code == DAYBOOK_DAMAGED && config->damage == DBK_DAMAGE_REPAIR) {

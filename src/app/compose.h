@@ -13,6 +13,8 @@
 #include "app/metrics.h"
 #include "base/thread.h"
 
+#define DBK_CONFIG_DSN_MAX 4096u
+
 struct dbk_sink_status {
     bool up;
     bool braked;      /* W6b; `reason` says why */
@@ -76,6 +78,19 @@ enum daybook_code dbk_compose_journal(const struct dbk_config *config, int64_t n
 /* The options of the log engine in the configuration; `ret` borrows from it. */
 void dbk_compose_log_options(const struct dbk_config *config, int64_t now_us,
                              struct daybook_log_options *ret);
+
+/* The connection string, which is a secret: it goes to the engine and nowhere else. */
+struct dbk_dsn {
+    char text[DBK_CONFIG_DSN_MAX];
+};
+/* The options of the PostgreSQL engine; `ret` borrows from the configuration and from `dsn`, which is read from the
+ * environment now. `dsn_env`: another variable than the configuration's, or NULL. Returns OK; BAD_CONFIG: the variable is not
+ * set, or too long. */
+enum daybook_code dbk_compose_postgres_options(const struct dbk_config *config, const char *dsn_env,
+                                               struct dbk_dsn *dsn,
+                                               struct daybook_postgres_options *ret,
+                                               struct daybook_error *err);
+void dbk_dsn_wipe(struct dbk_dsn *dsn);
 
 /* Registers every configured consumer by an empty claim (C1b). */
 enum daybook_code dbk_compose_register(struct daybook_journal *journal,

@@ -201,17 +201,32 @@ static enum daybook_code read_pair(struct reader *r, const struct place *place,
     return DAYBOOK_OK;
 }
 
-/* Whether a mapping can have this key: the kind of a destination decides. */
+/* Whether a mapping can have this key: the kind of a destination, or the engine of the journal, decides. */
 static bool has_key(const struct place *place, const struct dbk_config_key *key)
 {
-    return place->scope != DBK_OF_SINK || key->kinds == 0 ||
-           (key->kinds & 1u << ((struct dbk_config_sink *)place->target)->kind) != 0;
+    int kind = place->scope == DBK_OF_SINK     ? ((struct dbk_config_sink *)place->target)->kind
+               : place->scope == DBK_OF_CONFIG ? ((struct dbk_config *)place->target)->backend
+                                               : 0;
+    return key->kinds == 0 || (key->kinds & 1u << kind) != 0;
 }
 
 static bool is_required(const struct dbk_config_key *key)
 {
     return key->fallback == NULL && key->type != DBK_KEY_SECTION &&
            !(key->type == DBK_KEY_LIST && key->scope == DBK_OF_CONFIG);
+}
+
+/* A key of a journal on another engine. */
+static enum daybook_code refuse_engine(const struct reader *r, size_t i)
+{
+    const struct dbk_config *config = r->source.config;
+    char message[160];
+    int other = config->backend == DBK_BACKEND_LOG ? DBK_BACKEND_POSTGRES : DBK_BACKEND_LOG;
+
+    (void)snprintf(message, sizeof message,
+                   "is no key of backend %s: remove it, or write backend: %s",
+                   dbk_backend_name(config->backend), dbk_backend_name(other));
+    return dbk_config_refuse(&r->source, config->marks.at[i], dbk_config_keys[i].path, message);
 }
 
 /* A key that a destination of another kind has; tells what this one has. */
@@ -241,7 +256,8 @@ static enum daybook_code check_keys(const struct reader *r, const struct place *
         }
         bool given = marks->at[i].line != 0;
         if (given && !has_key(place, &dbk_config_keys[i])) {
-            return refuse_foreign(r, place, i);
+            return place->scope == DBK_OF_CONFIG ? refuse_engine(r, i)
+                                                 : refuse_foreign(r, place, i);
         }
         if (!given && is_required(&dbk_config_keys[i]) && has_key(place, &dbk_config_keys[i])) {
             char path[160];

@@ -18,11 +18,14 @@
 #include <daybook/file.h>
 #include <daybook/journal.h>
 #include <daybook/log.h>
+#include <daybook/postgres.h>
 #include <daybook/sqlite.h>
 #include <daybook/worker.h>
 
 #define DBK_CONFIG_PATH_MAX 1024u
 #define DBK_CONFIG_SINK_NAME_MAX 63u
+#define DBK_CONFIG_ENV_MAX 128u
+#define DBK_CONFIG_SERVICE_MAX 64u
 #define DBK_CONFIG_FILE_BYTES_MAX (1024u * 1024u)
 #define DBK_CONFIG_KEYS_MAX 64u
 
@@ -32,6 +35,9 @@ enum dbk_sink_kind { DBK_SINK_SQLITE, DBK_SINK_FILE, DBK_SINK_STDOUT };
 
 /* What to do with a journal that is refused as damaged. */
 enum dbk_damage { DBK_DAMAGE_REFUSE, DBK_DAMAGE_REPAIR };
+
+/* The engine below the journal. */
+enum dbk_backend { DBK_BACKEND_LOG, DBK_BACKEND_POSTGRES };
 
 /* What a producer is told whose event could not be made durable (M2). */
 enum dbk_undurable { DBK_UNDURABLE_REFUSE, DBK_UNDURABLE_SERVE };
@@ -93,8 +99,14 @@ struct dbk_config {
     uint64_t max_body_bytes;
     uint64_t max_connections;
     int64_t idle_timeout_ms;
-    int backend;
-    char journal_path[DBK_CONFIG_PATH_MAX];
+    int backend;                            /* enum dbk_backend */
+    char journal_path[DBK_CONFIG_PATH_MAX]; /* log */
+    char dsn_env
+        [DBK_CONFIG_ENV_MAX]; /* postgres: the variable that holds the connection string, or */
+    char service[DBK_CONFIG_SERVICE_MAX]; /* an entry of libpq's service file */
+    char schema[DAYBOOK_POSTGRES_SCHEMA_MAX + 1];
+    bool create_schema;
+    uint64_t connections;
     int identity; /* enum daybook_identity */
     uint64_t max_events;
     uint64_t max_bytes;

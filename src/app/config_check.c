@@ -70,6 +70,63 @@ static enum daybook_code check_consumer(const struct dbk_config_source *source, 
     return DAYBOOK_OK;
 }
 
+static bool is_name_of(const char *text, const char *more)
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_";
+    char taken[sizeof letters + 16];
+
+    (void)snprintf(taken, sizeof taken, "%s%s", letters, more);
+    return text[0] != '\0' && strchr(letters, text[0]) != NULL &&
+           strspn(text, taken) == strlen(text);
+}
+
+static bool is_schema(const char *text)
+{
+    return text[0] != '\0' &&
+           strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_") == strlen(text) &&
+           (text[0] < '0' || text[0] > '9') && strncmp(text, "pg_", 3) != 0;
+}
+
+/* Nobody is told what stands there: it may be the connection string itself. */
+static enum daybook_code check_postgres(const struct dbk_config_source *r)
+{
+    const struct dbk_config *c = r->config;
+    struct dbk_config_mark dsn_env = mark_at(&c->marks, "journal.dsn_env", "journal.backend");
+    struct dbk_config_mark service = mark_at(&c->marks, "journal.service", "journal.backend");
+
+    if (c->backend != DBK_BACKEND_POSTGRES) {
+        return DAYBOOK_OK;
+    }
+    if (c->dsn_env[0] == '\0' && c->service[0] == '\0') {
+        return dbk_config_refuse(r, dsn_env, "journal.dsn_env",
+                                 "is missing: name the environment variable that holds the "
+                                 "connection string, or give journal.service");
+    }
+    if (c->dsn_env[0] != '\0' && c->service[0] != '\0') {
+        return dbk_config_refuse(r, service, "journal.service",
+                                 "stands beside journal.dsn_env: keep one of them");
+    }
+    if (c->dsn_env[0] != '\0' && !is_name_of(c->dsn_env, "0123456789")) {
+        return dbk_config_refuse(
+            r, dsn_env, "journal.dsn_env",
+            "is no name of an environment variable: write letters, digits and _ "
+            "(the connection string belongs into that variable, not here)");
+    }
+    if (c->service[0] != '\0' && !is_name_of(c->service, "0123456789.-")) {
+        return dbk_config_refuse(
+            r, service, "journal.service",
+            "is no name of an entry of the service file: write letters, digits, "
+            "_, . and -");
+    }
+    if (!is_schema(c->schema)) {
+        return dbk_config_refuse(
+            r, mark_at(&c->marks, "journal.schema", "journal.backend"), "journal.schema",
+            "is no name of a schema: write a-z, 0-9 and _, without a digit or pg_ "
+            "at the beginning");
+    }
+    return DAYBOOK_OK;
+}
+
 /* A destination of some consumer, and how messages call its keys. */
 struct found_sink {
     const struct dbk_config_sink *sink;
@@ -139,6 +196,12 @@ static enum daybook_code default_consumer(const struct dbk_config_source *source
     if (c->marks.at[dbk_config_key_index("consumers")].line != 0) {
         return DAYBOOK_OK;
     }
+    if (c->backend == DBK_BACKEND_POSTGRES) {
+        return dbk_config_refuse(source, mark_at(&c->marks, "journal.backend", "journal"),
+                                 "consumers",
+                                 "is missing: a journal in PostgreSQL has no data directory for a "
+                                 "ledger of its own; say where it is delivered");
+    }
     c->consumer_count = 1;
     struct dbk_config_consumer *n = &c->consumers[0];
     dbk_config_put_defaults(DBK_OF_CONSUMER, n);
@@ -157,6 +220,9 @@ static enum daybook_code default_consumer(const struct dbk_config_source *source
 enum daybook_code dbk_config_check(const struct dbk_config_source *source)
 {
     enum daybook_code code = check_listen(source);
+    if (code == DAYBOOK_OK) {
+        code = check_postgres(source);
+    }
     if (code == DAYBOOK_OK) {
         code = default_consumer(source);
     }

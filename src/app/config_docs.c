@@ -73,11 +73,11 @@ static void write_values(FILE *out, const struct dbk_config_key *key)
     }
 }
 
-/* Which kinds of destination have the key, where not all do. */
+/* Which kinds of destination, or engines, have the key, where not all do. */
 static void write_kinds(FILE *out, const struct dbk_config_key *key)
 {
-    const char *const *kinds =
-        dbk_config_keys[dbk_config_key_index(DBK_SINK_PREFIX "kind")].choices;
+    const char *decides = key->scope == DBK_OF_CONFIG ? "journal.backend" : DBK_SINK_PREFIX "kind";
+    const char *const *kinds = dbk_config_keys[dbk_config_key_index(decides)].choices;
     const char *before = "Of ";
     for (unsigned i = 0; key->kinds != 0 && kinds[i] != NULL; i++) {
         if ((key->kinds & 1u << i) != 0) {

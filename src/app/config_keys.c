@@ -11,13 +11,16 @@
 #define OF_SQLITE (1u << DBK_SINK_SQLITE)
 #define OF_FILE (1u << DBK_SINK_FILE)
 #define OF_STDOUT (1u << DBK_SINK_STDOUT)
+#define OF_LOG (1u << DBK_BACKEND_LOG)
+#define OF_POSTGRES (1u << DBK_BACKEND_POSTGRES)
 
 #define C(field) DBK_OF_CONFIG, 0, offsetof(struct dbk_config, field)
+#define J(backends, field) DBK_OF_CONFIG, backends, offsetof(struct dbk_config, field)
 #define N(field) DBK_OF_CONSUMER, 0, offsetof(struct dbk_config_consumer, field)
 #define D(kinds, field) DBK_OF_SINK, kinds, offsetof(struct dbk_config_sink, field)
 #define TEXT_SIZE(type, field) 0, sizeof(((struct type *)0)->field)
 
-static const char *const backends[] = {"log", NULL};
+static const char *const backends[] = {"log", "postgres", NULL};
 static const char *const identities[] = {"any", "uuidv7", NULL};
 static const char *const tails[] = {"refuse", "accept", NULL};
 static const char *const damages[] = {"refuse", "repair", NULL};
@@ -48,20 +51,30 @@ const struct dbk_config_key dbk_config_keys[] = {
 
     {"journal", DBK_KEY_SECTION, DBK_OF_CONFIG, 0, 0, 0, 0, NULL, NULL, "The journal: where an event is durable before the request is answered."},
     {"journal.backend", DBK_KEY_CHOICE, C(backend), 0, 0, "log", backends,
-     "The engine. `log`: a directory of the local disk, owned by one process."},
-    {"journal.path", DBK_KEY_TEXT, C(journal_path), TEXT_SIZE(dbk_config, journal_path), "./daybook-data", NULL,
+     "The engine. `log`: a directory of the local disk, owned by one process; `postgres`: a schema of a PostgreSQL database, shared by any number of daemons (POSTGRES.md)."},
+    {"journal.path", DBK_KEY_TEXT, J(OF_LOG, journal_path), TEXT_SIZE(dbk_config, journal_path), "./daybook-data", NULL,
      "The data directory, made if it is missing."},
+    {"journal.dsn_env", DBK_KEY_TEXT, J(OF_POSTGRES, dsn_env), TEXT_SIZE(dbk_config, dsn_env), "", NULL,
+     "The environment variable that holds the connection string; its text appears nowhere. This or `service` is needed."},
+    {"journal.service", DBK_KEY_TEXT, J(OF_POSTGRES, service), TEXT_SIZE(dbk_config, service), "", NULL,
+     "An entry of libpq's service file (`PGSERVICEFILE`, `~/.pg_service.conf`) instead of `dsn_env`."},
+    {"journal.schema", DBK_KEY_TEXT, J(OF_POSTGRES, schema), TEXT_SIZE(dbk_config, schema), "daybook", NULL,
+     "The schema that holds the journal: `a-z`, `0-9` and `_`, not a digit or `pg_` at the beginning."},
+    {"journal.create_schema", DBK_KEY_BOOL, J(OF_POSTGRES, create_schema), 0, 0, "false", NULL,
+     "Makes the schema at the start where it is missing, or brings it forward; else `daybook migrate` does, and the start says what is missing."},
+    {"journal.connections", DBK_KEY_COUNT, J(OF_POSTGRES, connections), 3, 2 * DAYBOOK_POSTGRES_CONNECTIONS_MAX, "8", NULL,
+     "Connections of this daemon: a quarter for appends, a quarter for figures and operators, the rest for deliveries."},
     {"journal.identity", DBK_KEY_CHOICE, C(identity), 0, 0, "any", identities,
      "Which request ids are taken. `any`: 1 to 255 bytes of printable ASCII without spaces; `uuidv7`: `req_` and a lower-case UUIDv7."},
     {"journal.max_events", DBK_KEY_COUNT, C(max_events), 1, DAYBOOK_EVENTS_LIMIT, "1000000", NULL,
      "Bounds everything stored: pending, in flight, quarantined, delivered but still retained."},
-    {"journal.max_bytes", DBK_KEY_SIZE, C(max_bytes), 8 * 64 * 1024, 1024 * 1024 * DBK_GIB, "16GiB", NULL,
+    {"journal.max_bytes", DBK_KEY_SIZE, J(OF_LOG, max_bytes), 8 * 64 * 1024, 1024 * 1024 * DBK_GIB, "16GiB", NULL,
      "Bounds the real bytes of the journal's files."},
-    {"journal.min_free_disk", DBK_KEY_SIZE, C(min_free_disk), 1, 1024 * 1024 * DBK_GIB, "256MiB", NULL,
+    {"journal.min_free_disk", DBK_KEY_SIZE, J(OF_LOG, min_free_disk), 1, 1024 * 1024 * DBK_GIB, "256MiB", NULL,
      "While less than this is free on the disk no further segment is prepared: what stands prepared is used up, then appends are refused (503). Delivery goes on."},
-    {"journal.tail", DBK_KEY_CHOICE, C(tail), 0, 0, "refuse", tails,
+    {"journal.tail", DBK_KEY_CHOICE, J(OF_LOG, tail), 0, 0, "refuse", tails,
      "What to do with an end of the log that a crash cannot explain. `refuse`: do not start and change nothing; `accept`: set it aside."},
-    {"journal.damage", DBK_KEY_CHOICE, C(damage), 0, 0, "refuse", damages,
+    {"journal.damage", DBK_KEY_CHOICE, J(OF_LOG, damage), 0, 0, "refuse", damages,
      "What to do with a journal that is damaged below what was durable. `refuse`: do not start and change nothing; `repair`: keep everything whose checksums hold, set the damaged directory aside as `PATH.damaged-YYYYMMDDThhmmssZ`, start, and say so (`repaired` in `/v1/stats`, `daybook_journal_repaired`) until somebody has removed the file `REPAIRED` from the data directory."},
     {"journal.max_event_bytes", DBK_KEY_SIZE, C(max_event_bytes), 256, 16 * DBK_MIB, "256KiB", NULL,
      "Largest event; a larger one is answered 413."},
@@ -74,7 +87,7 @@ const struct dbk_config_key dbk_config_keys[] = {
     {"journal.on_undurable", DBK_KEY_CHOICE, C(on_undurable), 0, 0, "refuse", undurable,
      "What a producer is told whose event could not be made durable. `refuse`: 503 `usage_not_durable`; `serve`: 202, and the event is counted in `lost` (telemetry grade)."},
     {"journal.operation_timeout", DBK_KEY_DURATION, C(operation_timeout_ms), 1, DBK_HOUR_MS, "10s", NULL,
-     "How long a request waits for its commit; past it, it is answered 503 with the reason `timed_out` (the outcome is unknown: repeat it)."},
+     "How long a request waits for its commit; past it, it is answered 503 with the reason `timed_out` (the outcome is unknown: repeat it). PostgreSQL ends a statement of ours that takes longer, but none below 5 s."},
 
     {"consumers", DBK_KEY_LIST, DBK_OF_CONFIG, 0, 0, 1, DAYBOOK_CONSUMERS_MAX, NULL, NULL,
      "Who bills from the events. Without this key: one consumer `billing` with an SQLite file `usage.db` in the data directory."},
@@ -128,6 +141,11 @@ const struct dbk_config_key dbk_config_keys[] = {
 const size_t dbk_config_key_count = sizeof dbk_config_keys / sizeof dbk_config_keys[0];
 _Static_assert(sizeof dbk_config_keys / sizeof dbk_config_keys[0] <= DBK_CONFIG_KEYS_MAX,
                "a mark for every key");
+
+const char *dbk_backend_name(int backend)
+{
+    return backends[backend];
+}
 
 const char *dbk_sink_kind_name(int kind)
 {

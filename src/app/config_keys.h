@@ -35,7 +35,8 @@ struct dbk_config_key {
     const char *path;
     enum dbk_config_type type;
     enum dbk_config_scope scope;
-    unsigned kinds; /* of destinations that have this key, a bit each; 0: all */
+    /* Kinds of destinations, or engines of the journal, that have this key, a bit each; 0: all. */
+    unsigned kinds;
     size_t offset;
     uint64_t least;
     uint64_t most;
@@ -55,6 +56,8 @@ extern const struct dbk_config_key dbk_config_keys[];
 extern const size_t dbk_config_key_count;
 /* The place of a key in the table; dbk_config_key_count: there is none. */
 size_t dbk_config_key_index(const char *path);
+/* `"log"`: the word of the configuration for an engine. */
+const char *dbk_backend_name(int backend);
 /* Whether the text stands for no value. */
 bool dbk_config_is_null(const char *text);
 /* Makes the text the value of the key in `base`, which is what its scope says. Returns OK or BAD_CONFIG with

@@ -288,6 +288,62 @@ static void test_every_key_is_refused_with_its_place_and_a_mend(void **state)
 }
 
 #define SINK "sinks: [{kind: sqlite, path: p}]\n"
+#define DELIVERS "consumers:\n  - name: a\n    " SINK
+
+/* Keys of one engine are refused on the other, each where it stands. */
+static void test_the_two_engines(void **state)
+{
+    (void)state;
+    struct dbk_config *c = NULL;
+    struct daybook_error err = {0};
+    assert_int_equal(parse("journal: {backend: postgres, dsn_env: DSN}\n" DELIVERS, &c, &err),
+                     DAYBOOK_OK);
+    assert_int_equal(c->backend, DBK_BACKEND_POSTGRES);
+    assert_string_equal(c->dsn_env, "DSN");
+    assert_string_equal(c->schema, "daybook");
+    assert_int_equal(c->connections, 8);
+    assert_false(c->create_schema);
+    dbk_config_free(c);
+    static const char *const of_log[] = {"path: x", "max_bytes: 1GiB", "min_free_disk: 1MiB",
+                                         "tail: accept", "damage: repair"};
+    static const char *const of_postgres[] = {"dsn_env: DSN", "service: s", "schema: billing",
+                                              "create_schema: true", "connections: 4"};
+    for (size_t i = 0; i < 5; i++) {
+        char yaml[256];
+        (void)snprintf(yaml, sizeof yaml, "journal:\n  %s\n  backend: postgres\n  dsn_env: D\n",
+                       of_log[i]);
+        expect_refusal(yaml, "c.yaml:2:", "is no key of backend postgres: remove it, or write");
+        (void)snprintf(yaml, sizeof yaml, "journal:\n  %s\n", of_postgres[i]);
+        expect_refusal(yaml, "c.yaml:2:", "is no key of backend log: remove it, or write");
+    }
+    expect_refusal("journal: {backend: postgres}\n", "c.yaml:1:20:", "journal.dsn_env: is missing");
+    expect_refusal("journal: {backend: postgres, dsn_env: D, service: s}\n",
+                   "c.yaml:1:51:", "keep one of them");
+    expect_refusal("journal: {backend: postgres, service: \"a b\"}\n",
+                   "c.yaml:1:39:", "is no name of an entry");
+    expect_refusal("journal: {backend: postgres, dsn_env: D, schema: \"a\\\"; DROP\"}\n",
+                   "c.yaml:1:50:", "is no name of a schema");
+    expect_refusal("journal: {backend: postgres, dsn_env: D, schema: pg_x}\n",
+                   "c.yaml:1:50:", "is no name of a schema");
+    expect_refusal("journal: {backend: postgres, dsn_env: D, connections: 2}\n",
+                   "c.yaml:1:55:", "too small: at least 3");
+    expect_refusal("journal: {backend: postgres, dsn_env: D}\n",
+                   "c.yaml:1:20:", "consumers: is missing");
+}
+
+/* A connection string in the place of a variable's name is not repeated. */
+static void test_a_secret_is_not_told(void **state)
+{
+    (void)state;
+    struct dbk_config *c = NULL;
+    struct daybook_error err = {0};
+    assert_int_equal(
+        parse("journal: {backend: postgres, dsn_env: \"host=h password=hunter2\"}\n", &c, &err),
+        DAYBOOK_BAD_CONFIG);
+    assert_non_null(strstr(err.message, "c.yaml:1:39:"));
+    assert_non_null(strstr(err.message, "is no name of an environment variable"));
+    assert_null(strstr(err.message, "hunter2"));
+}
 
 static void test_impossible_values(void **state)
 {
@@ -303,7 +359,7 @@ static void test_impossible_values(void **state)
     expect_refusal("listen: {max_body_bytes: 2TiB}\n", "c.yaml:1:26:", "too large");
     expect_refusal("journal: {max_events: 0}\n", "c.yaml:1:23:", "too small: at least 1");
     expect_refusal("journal: {max_events: 99999999999999999999}\n", "c.yaml:1:23:", "whole number");
-    expect_refusal("journal: {backend: postgres}\n", "c.yaml:1:20:", "write log");
+    expect_refusal("journal: {backend: oracle}\n", "c.yaml:1:20:", "write log or postgres");
     expect_refusal("journal: {on_undurable: ignore}\n", "c.yaml:1:25:", "write refuse or serve");
     expect_refusal("journal: {capacity_policy: drop_newest}\n",
                    "c.yaml:1:28:", "write refuse or drop_oldest");
@@ -537,6 +593,8 @@ int main(void)
         cmocka_unit_test(test_unknown_keys),
         cmocka_unit_test(test_wrong_types),
         cmocka_unit_test(test_impossible_values),
+        cmocka_unit_test(test_the_two_engines),
+        cmocka_unit_test(test_a_secret_is_not_told),
         cmocka_unit_test(test_every_key_is_refused_with_its_place_and_a_mend),
         cmocka_unit_test(test_kinds_of_destinations),
         cmocka_unit_test(test_values_that_contradict_each_other),

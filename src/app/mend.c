@@ -141,9 +141,11 @@ static int sync_parent(const char *path)
 {
     char parent[PATH_BYTES];
     const char *slash = strrchr(path, '/');
-    (void)snprintf(parent, sizeof parent, "%.*s", slash == path ? 1 : (int)(slash - path),
-                   slash != NULL ? path : ".");
-    return sync_directory(slash != NULL ? parent : ".");
+    if (slash == NULL) {
+        return sync_directory(".");
+    }
+    (void)snprintf(parent, sizeof parent, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+    return sync_directory(parent);
 }
 
 /* The flag, for a person to read and remove. */
@@ -229,5 +231,5 @@ bool dbk_mend_flag_is_up(const struct dbk_config *config)
 {
     char path[BESIDE_PATH_BYTES];
     (void)snprintf(path, sizeof path, "%s/" DBK_MENDED_FILE, config->journal_path);
-    return access(path, F_OK) == 0;
+    return config->backend == DBK_BACKEND_LOG && access(path, F_OK) == 0;
 }

@@ -19,9 +19,13 @@ static enum cli_status directory_of(const struct cli_args *args, char *ret)
     if (dbk_config_load(cli_value(args, "--config"), &config, &err) != DAYBOOK_OK) {
         return cli_error(CLI_USAGE, "backup: %s", err.message);
     }
+    bool is_log = config->backend == DBK_BACKEND_LOG;
     (void)snprintf(ret, DBK_CONFIG_PATH_MAX, "%s", config->journal_path);
     dbk_config_free(config);
-    return CLI_DONE;
+    return is_log
+               ? CLI_DONE
+               : cli_error(CLI_USAGE, "backup: the journal of this configuration is in PostgreSQL: "
+                                      "back up the database (docs/POSTGRES.md)");
 }
 
 static enum cli_status run(const struct cli_args *args)

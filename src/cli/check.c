@@ -93,6 +93,32 @@ static void check_directory(struct check *check, const char *path)
     check->to_be_made = fine ? path : NULL;
 }
 
+/* The database answers, and the schema is one that this build can work with or may make. */
+static void check_database(struct check *check, const struct dbk_config *config)
+{
+    struct daybook_postgres_schema_report report = {0};
+    struct daybook_postgres_options options;
+    struct daybook_error err = {0};
+    struct dbk_dsn dsn;
+    char name[128];
+    enum daybook_code code = dbk_compose_postgres_options(config, NULL, &dsn, &options, &err);
+
+    if (code == DAYBOOK_OK) {
+        options.create = DAYBOOK_POSTGRES_CREATE_NO;
+        code = daybook_postgres_migrate(&options, &report, &err);
+    }
+    dbk_dsn_wipe(&dsn);
+    if (code == DAYBOOK_OK && report.found < report.wanted && !config->create_schema) {
+        code = DAYBOOK_BAD_CONFIG;
+        (void)snprintf(err.message, sizeof err.message,
+                       "version %u of it is there, %u is wanted: run daybook migrate --apply",
+                       report.found, report.wanted);
+    }
+    (void)snprintf(name, sizeof name, "schema %s of PostgreSQL%s", config->schema,
+                   code == DAYBOOK_OK && report.found == 0 ? " (made by the first start)" : "");
+    tell(check, "journal", name, code, code == DAYBOOK_OK ? "" : err.message);
+}
+
 static enum cli_status run(const struct cli_args *args)
 {
     struct check check = {.json = cli_given(args, "--json"), .status = CLI_DONE};
@@ -103,7 +129,11 @@ static enum cli_status run(const struct cli_args *args)
         return cli_error(CLI_USAGE, "%s", err.message);
     }
     tell(&check, "configuration", path != NULL ? path : "(none: the defaults)", DAYBOOK_OK, "");
-    check_directory(&check, config->journal_path);
+    if (config->backend == DBK_BACKEND_POSTGRES) {
+        check_database(&check, config);
+    } else {
+        check_directory(&check, config->journal_path);
+    }
     dbk_compose_check(config, tell_sink, &check);
     dbk_config_free(config);
     enum cli_status printed = cli_finish_output();

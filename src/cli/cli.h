@@ -75,6 +75,7 @@ extern const struct cli_command cli_dump;
 extern const struct cli_command cli_repair;
 extern const struct cli_command cli_backup;
 extern const struct cli_command cli_check;
+extern const struct cli_command cli_migrate;
 extern const struct cli_command cli_mint;
 extern const struct cli_command cli_bench;
 extern const struct cli_command cli_completion;

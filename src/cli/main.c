@@ -14,10 +14,9 @@
 #include "base/assert.h"
 
 const struct cli_command *const cli_commands[] = {
-    &cli_serve,      &cli_append, &cli_stats,  &cli_consumers, &cli_quarantine,
-    &cli_operations, &cli_export, &cli_verify, &cli_dump,      &cli_repair,
-    &cli_backup,     &cli_check,  &cli_mint,   &cli_bench,     &cli_completion,
-    &cli_help,       NULL};
+    &cli_serve,   &cli_append, &cli_stats, &cli_consumers,  &cli_quarantine, &cli_operations,
+    &cli_export,  &cli_verify, &cli_dump,  &cli_repair,     &cli_backup,     &cli_check,
+    &cli_migrate, &cli_mint,   &cli_bench, &cli_completion, &cli_help,       NULL};
 
 const struct cli_command *cli_find(const char *name)
 {

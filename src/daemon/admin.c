@@ -339,8 +339,27 @@ void dbk_admin_events(struct dbk_service *service, const struct dbk_listing *lis
 static bool reads_fail(struct dbk_service *service)
 {
     struct daybook_journal_stats stats = {.read_error_at_us = DAYBOOK_TIME_UNSET};
-    return dbk_service_stats(service, &stats) && stats.read_error_at_us != DAYBOOK_TIME_UNSET &&
+    /* A database is asked by the watch alone. */
+    return service->config->backend == DBK_BACKEND_LOG && dbk_service_stats(service, &stats) &&
+           stats.read_error_at_us != DAYBOOK_TIME_UNSET &&
            dbk_service_now(service) - stats.read_error_at_us < READS_FAIL_US;
+}
+
+bool dbk_admin_figures(struct dbk_service *service, const struct dbk_target *target,
+                       struct dbk_answer *answer)
+{
+    if (target->route == DBK_ROUTE_STATS) {
+        dbk_admin_stats(service, answer);
+    } else if (target->route == DBK_ROUTE_CONSUMERS) {
+        dbk_admin_consumers(service, answer);
+    } else if (target->route == DBK_ROUTE_CONSUMER) {
+        dbk_admin_consumer(service, target->consumer, answer);
+    } else if (target->route == DBK_ROUTE_METRICS) {
+        dbk_admin_metrics(service, answer);
+    } else {
+        return false;
+    }
+    return true;
 }
 
 void dbk_admin_ready(struct dbk_service *service, struct dbk_answer *answer)
@@ -359,10 +378,11 @@ void dbk_admin_ready(struct dbk_service *service, struct dbk_answer *answer)
         dbk_text_str(&answer->body, "{\"status\":\"ready\"}\n");
         return;
     }
-    const char *detail = strcmp(word, "draining") == 0 ? "the daemon is stopping"
-                         : strcmp(word, "starting") == 0
-                             ? "the journal is being opened"
-                             : "the journal failed and is being reopened";
+    const char *detail =
+        strcmp(word, "draining") == 0 ? "the daemon is stopping"
+        : strcmp(word, "starting") == 0
+            ? "the journal is being opened"
+            : "the journal failed, or its database does not answer: it is tried on";
     dbk_answer_problem(answer, 503, word, detail);
     answer->retry_after_s = 1;
 }

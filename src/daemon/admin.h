@@ -8,6 +8,7 @@
 
 #include "daemon/answer.h"
 #include "daemon/service.h"
+#include "daemon/target.h"
 
 #define DBK_LISTING_EVENTS_DEFAULT 1000u
 #define DBK_LISTING_BYTES_MAX (4u * 1024u * 1024u)
@@ -25,6 +26,9 @@ void dbk_admin_metrics(struct dbk_service *service, struct dbk_answer *answer);
 void dbk_admin_events(struct dbk_service *service, const struct dbk_listing *listing,
                       struct dbk_answer *answer);
 void dbk_admin_ready(struct dbk_service *service, struct dbk_answer *answer);
+/* Stats, consumers and metrics, as the target says; false: it asks for something else. */
+bool dbk_admin_figures(struct dbk_service *service, const struct dbk_target *target,
+                       struct dbk_answer *answer);
 
 /* A number of at most 19 digits, and nothing else. */
 bool dbk_number_parse(const char *text, uint64_t *ret);

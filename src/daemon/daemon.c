@@ -39,7 +39,7 @@ struct life {
     unsigned stops;                                   /* stop signals so far */
     int64_t reopen_at_us;                             /* with a failed journal */
     int64_t reopen_wait_ms;                           /* the interval after the next attempt */
-    bool waits_for_room;                              /* the journal has not been open yet */
+    bool waits_to_begin;                              /* the journal has not been open yet */
     uint64_t delivered_before[DAYBOOK_CONSUMERS_MAX]; /* by workers that a reopening ended */
     uint64_t failed_before[DAYBOOK_CONSUMERS_MAX];
 };
@@ -137,7 +137,11 @@ static void print_welcome(struct life *life)
     if (c->listen_unix[0] != '\0') {
         fprintf(out, "  %-12s %s\n", "listening", c->listen_unix);
     }
-    print_place(out, "data", c->journal_path, "");
+    if (c->backend == DBK_BACKEND_POSTGRES) {
+        fprintf(out, "  %-12s PostgreSQL, schema %s\n", "data", c->schema);
+    } else {
+        print_place(out, "data", c->journal_path, "");
+    }
     for (size_t i = 0; i < c->consumer_count; i++) {
         print_destinations(out, &life->service.delivery->consumers[i]);
     }
@@ -171,8 +175,10 @@ static void log_opened(struct life *life)
                 DBK_LOG_TEXT_FIELD("reason", why));
     }
     if (dbk_service_stats(&life->service, &stats)) {
+        bool postgres = life->config->backend == DBK_BACKEND_POSTGRES;
         dbk_log(DBK_LOG_INFO, "journal open",
-                DBK_LOG_TEXT_FIELD("path", life->config->journal_path),
+                DBK_LOG_TEXT_FIELD(postgres ? "schema" : "path",
+                                   postgres ? life->config->schema : life->config->journal_path),
                 DBK_LOG_TEXT_FIELD("mode", stats.mode == DAYBOOK_MODE_BILLING_GRADE
                                                ? "billing_grade"
                                                : "telemetry_grade"),
@@ -220,6 +226,9 @@ static void wait_to_reopen(struct life *life, const struct daybook_error *why)
  * at the moment, must not become a new journal. */
 static bool is_there(const struct life *life, struct daybook_error *ret_err)
 {
+    if (life->config->backend != DBK_BACKEND_LOG) {
+        return true;
+    }
     char path[sizeof life->config->journal_path + 16];
     (void)snprintf(path, sizeof path, "%s/FORMAT", life->config->journal_path);
     if (access(path, F_OK) == 0) {
@@ -235,9 +244,9 @@ static bool is_there(const struct life *life, struct daybook_error *ret_err)
 static void try_reopen(struct life *life)
 {
     struct daybook_error err = {0};
-    bool known = life->waits_for_room || is_there(life, &err);
+    bool known = life->waits_to_begin || is_there(life, &err);
     if (known && dbk_service_open(&life->service, &err) == DAYBOOK_OK) {
-        life->waits_for_room = false;
+        life->waits_to_begin = false;
         log_opened(life);
         dbk_notify_say(&life->notify, "STATUS=serving");
         return;
@@ -245,14 +254,18 @@ static void try_reopen(struct life *life)
     wait_to_reopen(life, &err);
 }
 
-/* Whether the journal is whole and only has no room to begin in: that ends without a restart (A4). */
-static bool lacks_room(const struct daybook_error *err)
+/* Whether the journal is whole and only has no room to begin in, or its database does not answer: that ends without a
+ * restart (A4). */
+static bool ends_by_itself(const struct life *life, const struct daybook_error *err)
 {
+    if (life->config->backend == DBK_BACKEND_POSTGRES) {
+        return err->code == DAYBOOK_BACKEND || err->code == DAYBOOK_TIMED_OUT;
+    }
     return err->code == DAYBOOK_BACKEND &&
            (err->os_errno == ENOSPC || err->os_errno == EDQUOT || err->os_errno == EFBIG);
 }
 
-/* The first opening. A full disk is waited for. */
+/* The first opening. A full disk and a database that is away are waited for. */
 static enum daybook_code open_journal(struct life *life, struct daybook_error *err)
 {
     enum daybook_code code = dbk_service_open(&life->service, err);
@@ -260,11 +273,11 @@ static enum daybook_code open_journal(struct life *life, struct daybook_error *e
         log_opened(life);
         return code;
     }
-    if (!lacks_room(err)) {
+    if (!ends_by_itself(life, err)) {
         return code;
     }
     dbk_service_set_failed(&life->service);
-    life->waits_for_room = true;
+    life->waits_to_begin = true;
     life->reopen_wait_ms = REOPEN_FIRST_MS;
     wait_to_reopen(life, err);
     return DAYBOOK_OK;
@@ -442,8 +455,8 @@ enum dbk_daemon_end dbk_daemon_run(const struct dbk_config *config, struct daybo
     print_welcome(life);
     dbk_notify_say(&life->notify, life->service.journal != NULL
                                       ? "READY=1\nSTATUS=serving"
-                                      : "READY=1\nSTATUS=the disk is full; the journal is opened "
-                                        "once there is room");
+                                      : "READY=1\nSTATUS=the journal cannot be opened yet; see "
+                                        "the log");
     serve(life);
     end = stop(life);
     if (end == DBK_DAEMON_OVERRAN) {

@@ -724,6 +724,10 @@ void dbk_operate_run(struct dbk_desk_job *job)
         list_events(op);
         return;
     }
+    if (!dbk_operate_changes(&op->target) &&
+        dbk_admin_figures(op->service, &op->target, &op->answer)) {
+        return;
+    }
     if (dbk_operate_changes(&op->target) &&
         (op->begun == DBK_BEGUN_AFTER || dbk_desk_is_closing(op->desk))) {
         (void)dbk_fail(&err, DAYBOOK_DRAINING, "the daemon is stopping: repeat the request");

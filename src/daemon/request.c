@@ -110,43 +110,25 @@ static enum MHD_Result answer_now(struct dbk_request *request)
 {
     struct dbk_service *service = request->http->service;
     struct dbk_answer answer = {0};
-    switch (request->target.route) {
-    case DBK_ROUTE_STATS:
-        dbk_admin_stats(service, &answer);
-        break;
-    case DBK_ROUTE_CONSUMERS:
-        dbk_admin_consumers(service, &answer);
-        break;
-    case DBK_ROUTE_CONSUMER:
-        dbk_admin_consumer(service, request->target.consumer, &answer);
-        break;
-    case DBK_ROUTE_METRICS:
-        dbk_admin_metrics(service, &answer);
-        break;
-    case DBK_ROUTE_READY:
+    if (request->target.route == DBK_ROUTE_READY) {
         dbk_admin_ready(service, &answer);
-        break;
-    case DBK_ROUTE_HEALTH:
+    } else if (request->target.route == DBK_ROUTE_HEALTH) {
         answer.status = 200;
         answer.content_type = DBK_TYPE_JSON;
         dbk_text_str(&answer.body, "{\"status\":\"alive\"}\n");
-        break;
-    case DBK_ROUTE_EVENTS:
-    case DBK_ROUTE_OPENMETER:
-    case DBK_ROUTE_EVENT:
-    case DBK_ROUTE_START:
-    case DBK_ROUTE_REWIND:
-    case DBK_ROUTE_LIFT:
-    case DBK_ROUTE_QUARANTINE:
-    case DBK_ROUTE_QUARANTINED:
-    case DBK_ROUTE_RELEASE:
-    case DBK_ROUTE_RELEASE_MANY:
-    case DBK_ROUTE_DISCARD_MANY:
-    case DBK_ROUTE_OPERATIONS:
-    case DBK_ROUTE_NONE:
+    } else if (!dbk_admin_figures(service, &request->target, &answer)) {
         return MHD_NO;
     }
     return dbk_request_send(request, &answer);
+}
+
+/* What may wait for the disk or a database goes to the desk: figures too where they are asked of a database. */
+static bool belongs_to_desk(const struct dbk_request *request)
+{
+    const struct dbk_target *target = &request->target;
+    bool at_once = target->route == DBK_ROUTE_READY || target->route == DBK_ROUTE_HEALTH;
+    return dbk_operate_handles(target) ||
+           (request->http->service->config->backend == DBK_BACKEND_POSTGRES && !at_once);
 }
 
 /* The whole request is there. */
@@ -156,8 +138,7 @@ static enum MHD_Result answer_request(struct dbk_request *request)
     if (dbk_request_is_append(&request->target)) {
         return dbk_request_begin_append(request);
     }
-    return dbk_operate_handles(&request->target) ? dbk_request_begin_operate(request)
-                                                 : answer_now(request);
+    return belongs_to_desk(request) ? dbk_request_begin_operate(request) : answer_now(request);
 }
 
 static void aim(struct dbk_request *request, const char *url, const char *method)

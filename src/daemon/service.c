@@ -361,6 +361,13 @@ enum daybook_code dbk_service_open(struct dbk_service *service, struct daybook_e
         (void)dbk_service_close_journal(service, NULL);
         return code;
     }
+    code = dbk_watch_start(service, err);
+    if (code != DAYBOOK_OK) {
+        struct dbk_delivery_report reports[DAYBOOK_CONSUMERS_MAX];
+        (void)dbk_service_close_workers(service, 0, reports);
+        (void)dbk_service_close_journal(service, NULL);
+        return code;
+    }
     publish(service, journal, queue, DBK_READY);
     return DAYBOOK_OK;
 }
@@ -368,6 +375,9 @@ enum daybook_code dbk_service_open(struct dbk_service *service, struct daybook_e
 bool dbk_service_has_failed(struct dbk_service *service, struct daybook_error *ret_why)
 {
     struct daybook_journal_stats stats;
+    if (service->config->backend == DBK_BACKEND_POSTGRES) {
+        return false; /* it connects again by itself: see watch.c */
+    }
     if (service->journal == NULL ||
         daybook_journal_stats(service->journal, dbk_service_now(service), &stats, NULL) !=
             DAYBOOK_OK) {
@@ -402,6 +412,7 @@ enum daybook_code dbk_service_close_journal(struct dbk_service *service, struct 
     if (journal == NULL) {
         return DAYBOOK_OK;
     }
+    dbk_watch_stop(service);
     /* The engine gives every append back, also when it failed; then completion has nothing to do. */
     while (count_under_lock(service, &service->in_flight) > 0) {
         sleep_us(GIVE_BACK_POLL_US);
@@ -446,6 +457,7 @@ const char *dbk_service_readiness(struct dbk_service *service)
     const char *word = service->draining                          ? "draining"
                        : service->readiness == DBK_STARTING       ? "starting"
                        : service->readiness == DBK_JOURNAL_FAILED ? "journal_failed"
+                       : service->unreachable                     ? "journal_failed"
                                                                   : "ready";
     dbk_mutex_unlock(&service->lock);
     return word;

@@ -70,6 +70,12 @@ struct dbk_service {
     struct daybook_journal_stats last_stats; /* of a journal that is gone */
     bool has_last_stats;
 
+    bool unreachable; /* the database does not answer (watch.c); the journal is open all the same */
+
+    struct dbk_thread watch;
+    int watch_fd; /* eventfd: stop */
+    bool watching;
+
     struct dbk_thread completion;
     int completion_fd; /* eventfd: look at deadlines, or stop */
     _Atomic bool completion_stop;
@@ -106,6 +112,15 @@ void dbk_service_close_admission(struct dbk_service *service, enum dbk_admission
                                  int64_t deadline_us);
 /* `"ready"`, or why not: `"starting"`, `"journal_failed"`, `"draining"`. */
 const char *dbk_service_readiness(struct dbk_service *service);
+
+/* ---- the watch over a database (watch.c) ------------------------------------------------------ */
+
+/* Asks a journal in a database once a second how it is, so that nobody else has to wait for that: `/readyz` says
+ * `journal_failed` while it does not answer; appends and deliveries try all the same. Nothing for a journal on the disk.
+ * Threads: owner. */
+enum daybook_code dbk_watch_start(struct dbk_service *service, struct daybook_error *err);
+/* Waits for a question that is under way. Threads: owner. */
+void dbk_watch_stop(struct dbk_service *service);
 
 /* ---- appends --------------------------------------------------------------------------------- */
 

@@ -462,7 +462,7 @@ def test_completion():
     assert bash("daybook", "quarantine", "") == ["list", "show", "release", "discard"]
     assert bash("daybook", "quarantine", "list", "--reason", "re") == ["rejected"]
     assert bash("daybook", "export", "--where", "") == ["all", "pending", "quarantined"]
-    assert bash("daybook", "help", "mi") == ["mint"]
+    assert bash("daybook", "help", "mi") == ["migrate", "mint"]
     for command in commands():
         assert set(flags_of(command)) <= set(bash("daybook", command, "-") or flags_of(command)), command
     assert "/etc/passwd" in bash("daybook", "append", "/etc/pass")

@@ -3,6 +3,7 @@
 import http.client
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -13,6 +14,7 @@ import tempfile
 import time
 
 START_S = 30
+PORTS = range(20_000, 32_000)  # below those that the system gives to whoever connects
 DEFAULTS = {
     "listen": {"address": "127.0.0.1:0"},
     "journal": {"path": "data", "min_free_disk": "1MiB"},
@@ -46,9 +48,22 @@ def until(what, test, seconds=20):
         time.sleep(0.01)
 
 
+def free_port():
+    """One that outlives the daemon's kills: a start has to find it free again."""
+    for port in random.SystemRandom().sample(PORTS, 100):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                pass
+    raise AssertionError("no port is free")
+
+
 class Daemon:
-    def __init__(self, binary, slow_disk=None, directory=None, **sections):
+    def __init__(self, binary, slow_disk=None, directory=None, environment=None, **sections):
         self.binary = os.path.abspath(binary)
+        self.environment = environment or {}
         self.slow_disk = slow_disk
         self.directory = directory or tempfile.mkdtemp(prefix="daybook-e2e-")
         self.config = {**DEFAULTS, **sections}
@@ -74,7 +89,7 @@ class Daemon:
         # JSON is YAML.
         with open(self.path("daybook.yaml"), "w", encoding="utf-8") as file:
             json.dump(self.config, file)
-        environment = dict(os.environ)
+        environment = {**os.environ, **self.environment}
         if self.slow_disk:
             environment["LD_PRELOAD"] = os.path.abspath(self.slow_disk)
             environment["DAYBOOK_TEST_DISK"] = self.path("disk")
@@ -136,7 +151,7 @@ class Daemon:
         """Runs another command of the same binary."""
         return subprocess.run([self.binary, *arguments], cwd=self.directory, input=stdin,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False,
-                              env={**os.environ, "DAYBOOK_URL": self.url})
+                              env={**os.environ, **self.environment, "DAYBOOK_URL": self.url})
 
     # ---- HTTP --------------------------------------------------------------------------------
 

@@ -12,13 +12,12 @@ import json
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import time
 
 import daybook_process as dp
-from daybook_process import Daemon, until
+from daybook_process import Daemon, free_port, until
 
 WRITERS = 16
 KEYS_EACH = 8
@@ -30,7 +29,6 @@ READY_POLL_S = 0.01
 STORED_MAX = 300_000
 RETAINED_S = 40  # as long as most of a run of 50 rounds: the journal fills up to its limit
 DRAIN_S = 300
-PORTS = range(20_000, 32_000)  # below those that the system gives to whoever connects
 
 CONFIG = {
     "journal": {"path": "data", "min_free_disk": "1MiB", "max_events": STORED_MAX,
@@ -40,18 +38,6 @@ CONFIG = {
                    "maintain_interval": "200ms",
                    "sinks": [{"kind": "sqlite", "name": "ledger", "path": "usage.db"}]}],
 }
-
-
-def free_port():
-    """One that outlives the daemon's kills: a start has to find it free again."""
-    for port in random.SystemRandom().sample(PORTS, 100):
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-                return port
-            except OSError:
-                pass
-    raise AssertionError("no port is free")
 
 
 def is_ready(port):

@@ -6,6 +6,8 @@
  * The file that DAYBOOK_TEST_DISK names says what happens to each call on a segment of a journal:
  * `slow MS`: it takes so long more; `fail`: it answers EIO. `unread`: reading a segment answers EIO. No file, or
  * an empty one: nothing.
+ *
+ * DAYBOOK_TEST_CLOCK is how many seconds the machine's clock is ahead of the time, or behind it.
  */
 #include <errno.h>
 #include <dlfcn.h>
@@ -42,6 +44,20 @@ static int is_segment(int fd)
     ssize_t n = readlink(link, path, sizeof path - 1);
     path[n > 0 ? n : 0] = '\0';
     return strstr(path, ".dbl") != NULL;
+}
+
+__attribute__((visibility("default"))) int clock_gettime(clockid_t id, struct timespec *tp)
+{
+    int (*real)(clockid_t, struct timespec *) = NULL;
+    void *symbol = dlsym(RTLD_NEXT, "clock_gettime");
+    const char *ahead = getenv("DAYBOOK_TEST_CLOCK");
+
+    memcpy(&real, &symbol, sizeof real);
+    int result = real(id, tp);
+    if (result == 0 && id == CLOCK_REALTIME && ahead != NULL) {
+        tp->tv_sec += strtol(ahead, NULL, 10);
+    }
+    return result;
 }
 
 __attribute__((visibility("default"))) int fdatasync(int __fildes) /* as <unistd.h> calls it */

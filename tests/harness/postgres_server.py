@@ -178,9 +178,9 @@ class PostgresServer:
         password stands in a command line."""
         script = "\\set ON_ERROR_STOP 1\n\\set VERBOSITY terse\n" + statements
         done = subprocess.run([f"{self.bin}/psql", "-XAtq", "-F", "|", "-f", "-"], input=script, text=True, check=False,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=self.psql_environment(dsn))
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=self.psql_environment(dsn))
         if check and done.returncode != 0:
-            raise AssertionError(f"psql: {done.stdout}")
+            raise AssertionError(f"psql: {done.stdout}{done.stderr}")
         return done.stdout.rstrip("\n")
 
     def psql_environment(self, dsn=None):
