@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -22,7 +23,7 @@
 
 /* What is done, and where. */
 struct mend {
-    char path[PATH_BYTES];  /* the journal's, without slashes at its end */
+    char path[PATH_BYTES];  /* the journal's, absolute and without links */
     char fresh[PATH_BYTES]; /* the new one, until it takes its place; then the old one */
     char aside[PATH_BYTES]; /* where the old one goes */
     struct daybook_log_repair_report report;
@@ -62,22 +63,28 @@ static void tell_missing(void *user, const struct daybook_log_missing *missing)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-static void find_paths(struct mend *mend, const struct dbk_config *config)
+/* Where the directory really is: what is exchanged is not a link to it. */
+static enum daybook_code find_paths(struct mend *mend, const struct dbk_config *config,
+                                    struct daybook_error *err)
 {
     char stamp[32];
     time_t now = time(NULL);
     struct tm tm;
-    size_t len = strlen(config->journal_path);
-    while (len > 1 && config->journal_path[len - 1] == '/') {
-        len--;
+    char *real = realpath(config->journal_path, NULL);
+    size_t len = real != NULL ? strlen(real) : 0;
+    (void)snprintf(mend->path, sizeof mend->path, "%s", config->journal_path);
+    if (len == 0 || len > DBK_CONFIG_PATH_MAX) {
+        errno = real != NULL ? ENAMETOOLONG : errno;
+        free(real);
+        return cannot(mend, "the directory cannot be found", err);
     }
     (void)gmtime_r(&now, &tm);
     (void)strftime(stamp, sizeof stamp, "%Y%m%dT%H%M%SZ", &tm);
-    (void)snprintf(mend->path, sizeof mend->path, "%.*s", (int)len, config->journal_path);
-    (void)snprintf(mend->fresh, sizeof mend->fresh, "%.*s.repaired", (int)len,
-                   config->journal_path);
-    (void)snprintf(mend->aside, sizeof mend->aside, "%.*s.damaged-%s", (int)len,
-                   config->journal_path, stamp);
+    (void)snprintf(mend->path, sizeof mend->path, "%s", real);
+    (void)snprintf(mend->fresh, sizeof mend->fresh, "%s.repaired", real);
+    (void)snprintf(mend->aside, sizeof mend->aside, "%s.damaged-%s", real, stamp);
+    free(real);
+    return DAYBOOK_OK;
 }
 
 /* Whether a file of this name in a journal's directory is the journal's own (docs/FORMAT.md). */
@@ -201,11 +208,13 @@ enum daybook_code dbk_mend_journal(const struct dbk_config *config, const char *
     struct mend mend = {.told = 0};
     struct daybook_log_repair_hooks hooks = {tell_found, tell_missing, &mend};
     struct daybook_error cause = {0};
-    find_paths(&mend, config);
+    enum daybook_code code = find_paths(&mend, config, err);
+    if (code != DAYBOOK_OK) {
+        return code;
+    }
     dbk_log(DBK_LOG_ERROR, "the journal is damaged and is repaired (journal.damage: repair)",
             DBK_LOG_TEXT_FIELD("reason", why));
-    enum daybook_code code =
-        daybook_log_repair(mend.path, mend.fresh, &hooks, &mend.report, &cause);
+    code = daybook_log_repair(mend.path, mend.fresh, &hooks, &mend.report, &cause);
     if (code == DAYBOOK_NO_MEMORY) {
         *err = cause;
         return code;

@@ -171,6 +171,21 @@ def test_damage_repair_starts_with_what_is_whole_and_says_so():
         assert content(d, "data") == before
 
 
+def test_damage_repair_where_the_path_is_a_link():
+    with daemon() as d:
+        filled(d)
+        os.mkdir(d.path("disk"))
+        os.rename(d.path("data"), d.path("disk/journal"))
+        os.symlink("disk/journal", d.path("data"))
+        change(d, "data", offset_of(d, "data", b"e17"), b"E")
+        d.config["journal"] = {**dp.DEFAULTS["journal"], "damage": "repair"}
+        d.start()
+        assert d.stats()["repaired"] is True and os.path.islink(d.path("data"))
+        beside = sorted(n.split("-")[0] for n in os.listdir(d.path("disk")))
+        assert beside == ["journal", "journal.damaged"], beside
+        assert d.stop()[0] == 0 and d.run("verify", "data").returncode == DONE
+
+
 def test_repair_without_format_without_header_and_at_the_end():
     with daemon() as d:
         events = filled(d)
