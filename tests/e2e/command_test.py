@@ -173,6 +173,27 @@ def test_stats_watch():
         assert watch.wait(timeout=20) == 1  # it fails when the daemon is gone
 
 
+def on_terminal(*arguments, cwd="/", stdin=b""):
+    """(what was seen on the terminal that is standard error, standard output, exit status)"""
+    main, side = pty.openpty()
+    with tempfile.TemporaryFile() as given:
+        given.write(stdin)
+        given.seek(0)
+        process = subprocess.Popen([BINARY, *arguments], cwd=cwd, stdin=given, stderr=side, stdout=subprocess.PIPE)
+    os.close(side)
+    seen = b""
+    while True:
+        try:
+            part = os.read(main, 65536)
+        except OSError:  # the other side is closed
+            break
+        if not part:
+            break
+        seen += part
+    os.close(main)
+    return seen, process.stdout.read(), process.wait()
+
+
 def test_append_progress_and_refused_lines():
     with daemon() as d:
         d.start()
@@ -181,22 +202,8 @@ def test_append_progress_and_refused_lines():
         lines[6000] = json.dumps({"request_id": "half"})
         with open(d.path("events"), "w", encoding="utf-8") as file:
             file.write("\n".join(lines) + "\n")
-        main, side = pty.openpty()
-        process = subprocess.Popen([BINARY, "append", "events", "--url", d.url], cwd=d.directory, stderr=side,
-                                   stdout=subprocess.PIPE)
-        os.close(side)
-        seen = b""
-        while True:
-            try:
-                part = os.read(main, 65536)
-            except OSError:  # the other side is closed
-                break
-            if not part:
-                break
-            seen += part
-        os.close(main)
-        assert process.stdout.read() == b"accepted 7998, already present 0, refused 2\n"
-        assert process.wait() == 3
+        seen, out, status = on_terminal("append", "events", "--url", d.url, cwd=d.directory)
+        assert (out, status) == (b"accepted 7998, already present 0, refused 2\n", 3)
         assert re.search(rb"\[#* *\] +\d+%  \d+ events", seen), seen[:400]
         assert b"line 4001: malformed_json" in seen and b"line 6001: invalid_event" in seen, seen[-400:]
         # Not a terminal: no bar, no colour.
@@ -272,6 +279,9 @@ def test_append_waits_for_a_daemon_that_takes_nothing_now():
         with Listener([problem(status, code, **{"Retry-After": "1"}), STORED]) as l:
             assert alone("append", "--url", l.url, stdin=LINE) == "accepted 1, already present 0, refused 0\n"
             assert l.asked[1][0] - l.asked[0][0] >= 1, "Retry-After is not honoured"
+    with Listener([problem(503, "usage_not_durable", **{"Retry-After": "1"}), STORED]) as l:
+        seen, out, status = on_terminal("append", "--url", l.url, stdin=LINE)
+        assert b"waiting 1 s: usage_not_durable: not now" in seen and status == 0 and out.startswith(b"accepted 1"), seen
     # The wait has a bound, and a wait beyond it is not begun.
     with Listener([problem(503, "usage_not_durable", **{"Retry-After": "100"})]) as l:
         out = alone("append", "--url", l.url, stdin=LINE, status=1)
