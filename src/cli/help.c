@@ -16,7 +16,9 @@ static void print_overview(void)
     }
     fputs("\n`daybook help COMMAND` shows its options and examples; `daybook --version` the "
           "version.\n\nCommands that need a running daemon find it by --url, DAYBOOK_URL, or "
-          "http://127.0.0.1:8377.\nExit status: 0 done; 1 it failed; 2 wrong usage or "
+          "http://127.0.0.1:8377,\nand show it the token of the file that --token-file or "
+          "DAYBOOK_TOKEN_FILE "
+          "names.\nExit status: 0 done; 1 it failed; 2 wrong usage or "
           "configuration; 3 done in part.\n",
           stdout);
 }
