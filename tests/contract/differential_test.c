@@ -14,7 +14,7 @@
  * where nothing has to be given up for it, and drops nothing of its own.
  */
 #include "engines/memory/memory.h"
-#include "harness/world.h"
+#include "harness/pair.h"
 
 #include <inttypes.h>
 #include <malloc.h>
@@ -25,13 +25,9 @@
 #include "journal/engine.h"
 
 #define OPERATIONS_MAX 400u
-#define HAND_OUTS_MAX 4096u
 #define IDS 24u
 #define KEYS 5u
-#define CONSUMERS 3u
 #define SET_MAX 8u
-#define WHY_MAX 1024u
-#define MARKS_MAX 256u
 
 enum kind {
     OP_APPEND,
@@ -84,386 +80,9 @@ struct op {
     uint32_t a, b, c, d;
 };
 
-struct handed {
-    unsigned consumer;
-    uint64_t position;
-    uint64_t token_oracle;
-    uint64_t token_subject;
-};
-
-/* What the oracle held when the subject had written so many units. */
-struct mark {
-    uint64_t units;
-    struct daybook_journal *oracle; /* a copy */
-};
-
-struct pair {
-    struct contract_world *oracle;
-    struct contract_world *subject;
-    struct handed handed[HAND_OUTS_MAX];
-    size_t handed_count;
-    bool operators; /* the subject has operators' operations */
-    bool lists;     /* and lists its trail and what is quarantined */
-    bool rotten;    /* something was spoiled */
-    bool marking;   /* power will be cut in this sequence, and the subject can lose something */
-    struct mark marks[MARKS_MAX]; /* in order; what a loss of power may leave */
-    size_t mark_count;
-    uint64_t promised; /* units that no loss of power may take */
-    char why[WHY_MAX]; /* what differs; empty: nothing */
-};
-
-static const char *const consumers[CONSUMERS] = {"audit", "billing", "copy"};
 static uint64_t operations_done;
 static uint64_t power_cuts;
 static uint64_t current_seed;
-
-/* ---- comparing ---------------------------------------------------------------------------------------- */
-
-/* Remembers the first difference. Returns whether all was equal. */
-static bool equal(struct pair *p, const char *what, int64_t oracle, int64_t subject)
-{
-    if (oracle != subject && p->why[0] == '\0') {
-        (void)snprintf(p->why, sizeof p->why, "%s: the oracle says %" PRId64 ", %s says %" PRId64,
-                       what, oracle, p->subject->engine->name, subject);
-    }
-    return oracle == subject;
-}
-
-static bool equal_codes(struct pair *p, const char *what, enum daybook_code oracle,
-                        enum daybook_code subject)
-{
-    if (oracle != subject && p->why[0] == '\0') {
-        (void)snprintf(p->why, sizeof p->why, "%s: the oracle says %s, %s says %s (%s)", what,
-                       daybook_code_name(oracle), p->subject->engine->name,
-                       daybook_code_name(subject), p->subject->err.message);
-    }
-    return oracle == subject;
-}
-
-static bool equal_bytes(struct pair *p, const char *what, struct daybook_bytes oracle,
-                        struct daybook_bytes subject)
-{
-    if (oracle.len == subject.len &&
-        (oracle.len == 0 || memcmp(oracle.data, subject.data, oracle.len) == 0)) {
-        return true;
-    }
-    if (p->why[0] == '\0') {
-        (void)snprintf(p->why, sizeof p->why, "%s: the oracle says %.*s, %s says %.*s", what,
-                       (int)oracle.len, oracle.data, p->subject->engine->name, (int)subject.len,
-                       subject.data);
-    }
-    return false;
-}
-
-static bool equal_deliveries(struct pair *p, const char *what, const struct daybook_delivery *o,
-                             const struct daybook_delivery *s)
-{
-    return equal_bytes(p, what, o->event.request_id, s->event.request_id) &&
-           equal_bytes(p, "namespace", o->event.name_space, s->event.name_space) &&
-           equal_bytes(p, "subject", o->event.subject, s->event.subject) &&
-           equal_bytes(p, "record", o->event.record, s->event.record) &&
-           equal(p, "position", (int64_t)o->position, (int64_t)s->position) &&
-           equal(p, "attempt", o->attempt, s->attempt) &&
-           equal(p, "redelivery", o->redelivery, s->redelivery) &&
-           equal(p, "row_version", o->row_version, s->row_version) &&
-           equal(p, "lease_expires_at", o->lease_expires_at_us, s->lease_expires_at_us) &&
-           equal(p, "accepted_at", o->accepted_at_us, s->accepted_at_us) &&
-           equal(p, "observed_at", o->event.observed_at_us, s->event.observed_at_us);
-}
-
-static bool equal_batches(struct pair *p, const char *what)
-{
-    const struct daybook_batch *o = p->oracle->batch;
-    const struct daybook_batch *s = p->subject->batch;
-
-    for (size_t i = 0; i < o->count && i < s->count; i++) {
-        if (!equal_deliveries(p, what, &o->deliveries[i], &s->deliveries[i])) {
-            return false;
-        }
-    }
-    return equal(p, what, (int64_t)o->count, (int64_t)s->count);
-}
-
-static void compare_journal(struct pair *p)
-{
-    struct daybook_journal_stats o = {.mode = DAYBOOK_MODE_TELEMETRY_GRADE};
-    struct daybook_journal_stats s = o;
-
-    if (!equal_codes(
-            p, "stats",
-            daybook_journal_stats(p->oracle->journal, p->oracle->now_us, &o, &p->oracle->err),
-            daybook_journal_stats(p->subject->journal, p->subject->now_us, &s, &p->subject->err))) {
-        return;
-    }
-    (void)equal(p, "stored_events", (int64_t)o.stored_events, (int64_t)s.stored_events);
-    (void)equal(p, "stored_bytes", (int64_t)o.stored_bytes, (int64_t)s.stored_bytes);
-    (void)equal(p, "accepted", (int64_t)o.accepted, (int64_t)s.accepted);
-    (void)equal(p, "pruned", (int64_t)o.pruned, (int64_t)s.pruned);
-    (void)equal(p, "reclaimed", (int64_t)o.reclaimed, (int64_t)s.reclaimed);
-    (void)equal(p, "dropped", (int64_t)o.dropped, (int64_t)s.dropped);
-    (void)equal(p, "discarded", (int64_t)o.discarded, (int64_t)s.discarded);
-    (void)equal(p, "damaged", (int64_t)o.damaged, (int64_t)s.damaged);
-    (void)equal(p, "dedupe_window", o.dedupe_window_us, s.dedupe_window_us);
-    (void)equal(p, "oldest_position", (int64_t)o.oldest_position, (int64_t)s.oldest_position);
-    (void)equal(p, "newest_position", (int64_t)o.newest_position, (int64_t)s.newest_position);
-    (void)equal(p, "consumers", o.consumers, s.consumers);
-    (void)equal(p, "state", o.state, s.state);
-    (void)equal(p, "max_events", (int64_t)o.events_max, (int64_t)s.events_max);
-    /* How much of what is damaged was found already is each engine's own. */
-}
-
-static void compare_consumer(struct pair *p, const char *name)
-{
-    struct daybook_consumer_stats o = {.pending = 0};
-    struct daybook_consumer_stats s = o;
-
-    if (!equal_codes(p, "consumer_stats",
-                     daybook_journal_consumer_stats(p->oracle->journal, name, p->oracle->now_us, &o,
-                                                    &p->oracle->err),
-                     daybook_journal_consumer_stats(p->subject->journal, name, p->subject->now_us,
-                                                    &s, &p->subject->err))) {
-        return;
-    }
-    (void)equal(p, "registered", o.registered, s.registered);
-    (void)equal(p, "pending", (int64_t)o.pending, (int64_t)s.pending);
-    (void)equal(p, "in_flight", (int64_t)o.in_flight, (int64_t)s.in_flight);
-    (void)equal(p, "quarantined", (int64_t)o.quarantined, (int64_t)s.quarantined);
-    (void)equal(p, "held_events", (int64_t)o.held_events, (int64_t)s.held_events);
-    (void)equal(p, "held_bytes", (int64_t)o.held_bytes, (int64_t)s.held_bytes);
-    (void)equal(p, "drained", o.drained, s.drained);
-    (void)equal(p, "oldest_pending_age", o.oldest_pending_age_us, s.oldest_pending_age_us);
-    (void)equal(p, "oldest_unresolved_age", o.oldest_unresolved_age_us, s.oldest_unresolved_age_us);
-    (void)equal(p, "last_claim_at", o.last_claim_at_us, s.last_claim_at_us);
-    (void)equal(p, "start", (int64_t)o.start, (int64_t)s.start);
-    (void)equal(p, "start_at", o.start_at_us, s.start_at_us);
-    (void)equal(p, "newer_version", (int64_t)o.newer_version, (int64_t)s.newer_version);
-    for (unsigned i = 0; i < DAYBOOK_QUARANTINE_REASONS; i++) {
-        (void)equal(p, "quarantines", (int64_t)o.quarantined_total[i],
-                    (int64_t)s.quarantined_total[i]);
-    }
-}
-
-static void compare_read(struct pair *p, const char *what, enum daybook_where where)
-{
-    uint64_t last_oracle = 0;
-    uint64_t last_subject = 0;
-    uint64_t damaged_oracle = 0;
-    uint64_t damaged_subject = 0;
-
-    (void)equal_codes(p, what,
-                      daybook_journal_read(p->oracle->journal, 0, where, p->oracle->batch,
-                                           &last_oracle, &damaged_oracle, &p->oracle->err),
-                      daybook_journal_read(p->subject->journal, 0, where, p->subject->batch,
-                                           &last_subject, &damaged_subject, &p->subject->err));
-    (void)equal_batches(p, what);
-    if (!equal(p, "damaged events read", (int64_t)damaged_oracle, (int64_t)damaged_subject)) {
-        (void)strncat(p->why, what, sizeof p->why - strlen(p->why) - 1);
-    }
-}
-
-/* The same, page by page. */
-static void compare_pages(struct pair *p, uint32_t events_max)
-{
-    struct daybook_batch *pages[2] = {NULL, NULL};
-    struct daybook_batch *const whole[2] = {p->oracle->batch, p->subject->batch};
-
-    assert_code(DAYBOOK_OK, daybook_batch_new(events_max, 1, 512, &pages[0], &p->oracle->err));
-    assert_code(DAYBOOK_OK, daybook_batch_new(events_max, 1, 512, &pages[1], &p->subject->err));
-    compare_read(p, "retained", DAYBOOK_WHERE_ALL);
-    for (int side = 0; side < 2; side++) {
-        struct contract_world *world = side == 0 ? p->oracle : p->subject;
-        uint64_t last = 0;
-        size_t at = 0;
-
-        do {
-            assert_code(DAYBOOK_OK, daybook_journal_read(world->journal, last, DAYBOOK_WHERE_ALL,
-                                                         pages[side], &last, NULL, &world->err));
-            for (size_t i = 0; i < pages[side]->count && at < whole[side]->count; i++) {
-                (void)equal_deliveries(p, "a page", &whole[side]->deliveries[at++],
-                                       &pages[side]->deliveries[i]);
-            }
-        } while (pages[side]->count > 0 || pages[side]->more);
-        (void)equal(p, "events in pages", (int64_t)whole[side]->count, (int64_t)at);
-        daybook_batch_free(pages[side]);
-    }
-}
-
-static void compare_quarantine(struct pair *p, const char *name)
-{
-    static struct daybook_quarantine_entry o[BATCH_EVENTS];
-    static struct daybook_quarantine_entry s[BATCH_EVENTS];
-    const enum daybook_quarantine_reason any = (enum daybook_quarantine_reason)0;
-    uint64_t last = 0;
-    enum daybook_code code = daybook_journal_quarantine_list(
-        p->oracle->journal, name, 0, any, p->oracle->batch, o, &last, &p->oracle->err);
-
-    if (!equal_codes(p, "quarantine_list", code,
-                     daybook_journal_quarantine_list(p->subject->journal, name, 0, any,
-                                                     p->subject->batch, s, &last,
-                                                     &p->subject->err)) ||
-        code != DAYBOOK_OK || !equal_batches(p, "quarantined")) {
-        return;
-    }
-    for (size_t i = 0; i < p->oracle->batch->count; i++) {
-        (void)equal(p, "reason", o[i].reason, s[i].reason);
-        (void)equal(p, "attempts of a quarantine", o[i].attempts, s[i].attempts);
-        (void)equal(p, "quarantined_at", o[i].quarantined_at_us, s[i].quarantined_at_us);
-        (void)equal_bytes(p, "words", (struct daybook_bytes){o[i].words, o[i].words_len},
-                          (struct daybook_bytes){s[i].words, s[i].words_len});
-    }
-}
-
-/* W5: what a worker would take for its control after a restart. */
-static void compare_control(struct pair *p, const char *name)
-{
-    (void)equal_codes(p, "newest acknowledged",
-                      dbk_journal_newest_acknowledged(p->oracle->journal, name, p->oracle->now_us,
-                                                      p->oracle->batch, &p->oracle->err),
-                      dbk_journal_newest_acknowledged(p->subject->journal, name, p->subject->now_us,
-                                                      p->subject->batch, &p->subject->err));
-    (void)equal_batches(p, "newest acknowledged");
-}
-
-static void compare_standings(struct pair *p, const char *id)
-{
-    static struct daybook_event_standing o[CONSUMERS + 1];
-    static struct daybook_event_standing s[CONSUMERS + 1];
-    size_t count_o = 0;
-    size_t count_s = 0;
-    enum daybook_code code =
-        daybook_journal_find(p->oracle->journal, text(id), p->oracle->now_us, p->oracle->batch, o,
-                             CONSUMERS + 1, &count_o, &p->oracle->err);
-
-    if (!equal_codes(p, "find", code,
-                     daybook_journal_find(p->subject->journal, text(id), p->subject->now_us,
-                                          p->subject->batch, s, CONSUMERS + 1, &count_s,
-                                          &p->subject->err)) ||
-        code != DAYBOOK_OK || !equal_batches(p, "found") ||
-        !equal(p, "standings", (int64_t)count_o, (int64_t)count_s)) {
-        return;
-    }
-    for (size_t i = 0; i < count_o; i++) {
-        (void)equal_bytes(p, "consumer of a standing", text(o[i].consumer), text(s[i].consumer));
-        (void)equal(p, "standing", o[i].standing, s[i].standing);
-        (void)equal(p, "attempt of a standing", o[i].attempt, s[i].attempt);
-        (void)equal(p, "hand-outs of a standing", o[i].hand_outs, s[i].hand_outs);
-    }
-}
-
-static void compare_found(struct pair *p)
-{
-    static char found[BATCH_EVENTS][DAYBOOK_NAME_BYTES_MAX + 1];
-    uint64_t last = 0;
-    size_t count = 0;
-
-    assert_code(DAYBOOK_OK, daybook_journal_read(p->oracle->journal, 0, DAYBOOK_WHERE_ALL,
-                                                 p->oracle->batch, &last, NULL, &p->oracle->err));
-    for (; count < p->oracle->batch->count; count++) {
-        struct daybook_bytes id = p->oracle->batch->deliveries[count].event.request_id;
-
-        (void)snprintf(found[count], sizeof found[count], "%.*s", (int)id.len, id.data);
-    }
-    for (size_t i = 0; i < count; i++) {
-        compare_standings(p, found[i]);
-    }
-    compare_standings(p, "never-sent");
-}
-
-static void compare_trail(struct pair *p)
-{
-    static struct daybook_operation o[64];
-    static struct daybook_operation s[64];
-    size_t count_o = 0;
-    size_t count_s = 0;
-
-    (void)equal_codes(
-        p, "operations",
-        daybook_journal_operations(p->oracle->journal, 0, o, 64, &count_o, &p->oracle->err),
-        daybook_journal_operations(p->subject->journal, 0, s, 64, &count_s, &p->subject->err));
-    (void)equal(p, "operations in the trail", (int64_t)count_o, (int64_t)count_s);
-    for (size_t i = 0; i < count_o && i < count_s; i++) {
-        (void)equal(p, "kind of operation", o[i].kind, s[i].kind);
-        (void)equal(p, "time of operation", o[i].at_us, s[i].at_us);
-        (void)equal(p, "position of operation", (int64_t)o[i].position, (int64_t)s[i].position);
-        (void)equal_bytes(p, "consumer of operation", text(o[i].consumer), text(s[i].consumer));
-        (void)equal_bytes(p, "who", text(o[i].who), text(s[i].who));
-        (void)equal_bytes(p, "why", text(o[i].why), text(s[i].why));
-    }
-}
-
-static void compare_state(struct pair *p)
-{
-    char names_o[CONSUMERS + 1][DAYBOOK_CONSUMER_NAME_MAX + 1];
-    char names_s[CONSUMERS + 1][DAYBOOK_CONSUMER_NAME_MAX + 1];
-    size_t count_o = 0;
-    size_t count_s = 0;
-
-    compare_journal(p);
-    compare_read(p, "retained", DAYBOOK_WHERE_ALL);
-    compare_read(p, "pending events", DAYBOOK_WHERE_PENDING);
-    compare_read(p, "quarantined events", DAYBOOK_WHERE_QUARANTINED);
-    (void)equal_codes(p, "consumers",
-                      daybook_journal_consumers(p->oracle->journal, names_o, CONSUMERS + 1,
-                                                &count_o, &p->oracle->err),
-                      daybook_journal_consumers(p->subject->journal, names_s, CONSUMERS + 1,
-                                                &count_s, &p->subject->err));
-    if (equal(p, "registered consumers", (int64_t)count_o, (int64_t)count_s)) {
-        for (size_t i = 0; i < count_o; i++) {
-            (void)equal_bytes(p, "consumer", text(names_o[i]), text(names_s[i]));
-        }
-    }
-    for (size_t i = 0; i < CONSUMERS; i++) {
-        compare_consumer(p, consumers[i]);
-        compare_control(p, consumers[i]);
-        if (p->lists) {
-            compare_quarantine(p, consumers[i]);
-        }
-    }
-    compare_found(p);
-    if (p->lists) {
-        compare_trail(p);
-    }
-}
-
-/* ---- loss of power ------------------------------------------------------------------------------------------ */
-
-static uint64_t units(const struct pair *p)
-{
-    return p->subject->engine->units(p->subject);
-}
-
-static void forget_marks(struct pair *p, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        assert_code(DAYBOOK_OK, daybook_journal_close(p->marks[i].oracle, NULL));
-    }
-    p->mark_count -= count;
-    memmove(p->marks, p->marks + count, p->mark_count * sizeof p->marks[0]);
-}
-
-/* Remembers what the oracle holds now. What wrote nothing has changed nothing that lasts. */
-static void mark(struct pair *p)
-{
-    if (!p->marking || p->subject->journal == NULL ||
-        (p->mark_count > 0 && p->marks[p->mark_count - 1].units == units(p))) {
-        return;
-    }
-    assert_true(p->mark_count < MARKS_MAX);
-    p->marks[p->mark_count].units = units(p);
-    assert_code(DAYBOOK_OK,
-                dbk_memory_copy(p->oracle->journal, &p->marks[p->mark_count].oracle, NULL));
-    p->mark_count++;
-}
-
-/* What was written so far survives a loss of power: an answer has said so (A1, K7), or its 100 ms are over. */
-static void promise(struct pair *p)
-{
-    if (p->marking) {
-        mark(p);
-        p->promised = units(p);
-        forget_marks(p, p->mark_count - 1);
-    }
-}
 
 /* ---- what the operations do ------------------------------------------------------------------------------ */
 
@@ -495,12 +114,12 @@ static void draw_event(const struct pair *p, uint32_t id, uint32_t variant, stru
 static void compare_results(struct pair *p, const struct daybook_append_result *o,
                             const struct daybook_append_result *s)
 {
-    (void)equal_codes(p, "append", o->code, s->code);
+    (void)pair_equal_codes(p, "append", o->code, s->code);
     if (o->code == DAYBOOK_OK || o->code == DAYBOOK_ALREADY_PRESENT) {
-        (void)equal(p, "position of an append", (int64_t)o->position, (int64_t)s->position);
+        (void)pair_equal(p, "position of an append", (int64_t)o->position, (int64_t)s->position);
     }
-    (void)equal(p, "limit of an append", o->limit, s->limit);
-    (void)equal(p, "retained of an append", (int64_t)o->retained, (int64_t)s->retained);
+    (void)pair_equal(p, "limit of an append", o->limit, s->limit);
+    (void)pair_equal(p, "retained of an append", (int64_t)o->retained, (int64_t)s->retained);
 }
 
 static void do_append(struct pair *p, const struct op *op)
@@ -510,14 +129,15 @@ static void do_append(struct pair *p, const struct op *op)
     struct drawn_event drawn;
 
     draw_event(p, op->a, op->b, &drawn);
-    (void)equal_codes(p, "append",
-                      daybook_journal_append(p->oracle->journal, &drawn.event, p->oracle->now_us,
-                                             DAYBOOK_NO_DEADLINE, &o, &p->oracle->err),
-                      daybook_journal_append(p->subject->journal, &drawn.event, p->subject->now_us,
-                                             DAYBOOK_NO_DEADLINE, &s, &p->subject->err));
+    (void)pair_equal_codes(
+        p, "append",
+        daybook_journal_append(p->oracle->journal, &drawn.event, p->oracle->now_us,
+                               DAYBOOK_NO_DEADLINE, &o, &p->oracle->err),
+        daybook_journal_append(p->subject->journal, &drawn.event, p->subject->now_us,
+                               DAYBOOK_NO_DEADLINE, &s, &p->subject->err));
     compare_results(p, &o, &s);
     if (s.code == DAYBOOK_OK) {
-        promise(p);
+        pair_promise(p);
     }
 }
 
@@ -526,13 +146,13 @@ static void do_maintain(struct pair *p)
     uint64_t o = 0;
     uint64_t s = 0;
 
-    (void)equal_codes(p, "maintain",
-                      daybook_journal_maintain(p->oracle->journal, p->oracle->now_us,
-                                               DAYBOOK_NO_DEADLINE, &o, &p->oracle->err),
-                      daybook_journal_maintain(p->subject->journal, p->subject->now_us,
-                                               DAYBOOK_NO_DEADLINE, &s, &p->subject->err));
-    (void)equal(p, "pruned by maintain", (int64_t)o, (int64_t)s);
-    mark(p);
+    (void)pair_equal_codes(p, "maintain",
+                           daybook_journal_maintain(p->oracle->journal, p->oracle->now_us,
+                                                    DAYBOOK_NO_DEADLINE, &o, &p->oracle->err),
+                           daybook_journal_maintain(p->subject->journal, p->subject->now_us,
+                                                    DAYBOOK_NO_DEADLINE, &s, &p->subject->err));
+    (void)pair_equal(p, "pruned by maintain", (int64_t)o, (int64_t)s);
+    pair_mark(p);
 }
 
 static void do_batch(struct pair *p, const struct op *op)
@@ -562,7 +182,7 @@ static void do_batch(struct pair *p, const struct op *op)
         append_through_queue(p->oracle, events, count, o);
         append_through_queue(p->subject, events, count, s);
     } else {
-        (void)equal_codes(
+        (void)pair_equal_codes(
             p, "batch",
             daybook_journal_append_batch(p->oracle->journal, events, count, p->oracle->now_us,
                                          DAYBOOK_NO_DEADLINE, o, &p->oracle->err),
@@ -572,7 +192,7 @@ static void do_batch(struct pair *p, const struct op *op)
     for (size_t i = 0; i < count; i++) {
         compare_results(p, &o[i], &s[i]);
         if (s[i].code == DAYBOOK_OK) {
-            promise(p);
+            pair_promise(p);
         }
     }
     do_maintain(
@@ -595,24 +215,6 @@ static struct daybook_start draw_start(const struct pair *p, uint32_t draw)
     }
 }
 
-/* The tokens of an engine only grow. */
-static void remember(struct pair *p, unsigned consumer)
-{
-    for (size_t i = 0; i < p->oracle->batch->count && p->handed_count < HAND_OUTS_MAX; i++) {
-        const struct handed *before = p->handed_count > 0 ? &p->handed[p->handed_count - 1] : NULL;
-        struct handed h = {.consumer = consumer,
-                           .position = p->oracle->batch->deliveries[i].position,
-                           .token_oracle = p->oracle->batch->deliveries[i].token,
-                           .token_subject = p->subject->batch->deliveries[i].token};
-
-        if (before != NULL && h.token_subject <= before->token_subject && p->why[0] == '\0') {
-            (void)snprintf(p->why, sizeof p->why, "token %" PRIu64 " after %" PRIu64,
-                           h.token_subject, before->token_subject);
-        }
-        p->handed[p->handed_count++] = h;
-    }
-}
-
 static bool is_registered(const struct pair *p, const char *consumer)
 {
     struct daybook_consumer_stats stats;
@@ -625,21 +227,21 @@ static bool is_registered(const struct pair *p, const char *consumer)
 static void enrol_both(struct pair *p, struct daybook_claim claim)
 {
     claim.events_max = 0;
-    (void)equal_codes(p, "an empty claim",
-                      daybook_journal_claim(p->oracle->journal, &claim, p->oracle->now_us,
-                                            DAYBOOK_NO_DEADLINE, p->oracle->batch, &p->oracle->err),
-                      daybook_journal_claim(p->subject->journal, &claim, p->subject->now_us,
-                                            DAYBOOK_NO_DEADLINE, p->subject->batch,
-                                            &p->subject->err));
-    promise(p);
+    (void)pair_equal_codes(
+        p, "an empty claim",
+        daybook_journal_claim(p->oracle->journal, &claim, p->oracle->now_us, DAYBOOK_NO_DEADLINE,
+                              p->oracle->batch, &p->oracle->err),
+        daybook_journal_claim(p->subject->journal, &claim, p->subject->now_us, DAYBOOK_NO_DEADLINE,
+                              p->subject->batch, &p->subject->err));
+    pair_promise(p);
 }
 
 static void do_claim(struct pair *p, const struct op *op)
 {
     static const uint32_t leases_ms[] = {1, 1000, 30000, 30000, 60000, 3600000};
-    unsigned consumer = op->a % CONSUMERS;
-    struct daybook_claim c = {.consumer = consumers[consumer],
-                              .events_max = op->a / CONSUMERS % 7,
+    unsigned consumer = op->a % PAIR_CONSUMERS;
+    struct daybook_claim c = {.consumer = pair_consumers[consumer],
+                              .events_max = op->a / PAIR_CONSUMERS % 7,
                               .bytes_max = op->b % 3 == 0 ? 1 + op->b / 3 % 300 : 0,
                               .key_run = op->c % 5,
                               .lease_ms = leases_ms[op->c / 5 % 6],
@@ -649,15 +251,15 @@ static void do_claim(struct pair *p, const struct op *op)
     if (p->marking && !is_registered(p, c.consumer)) {
         enrol_both(p, c); /* a unit of its own */
     }
-    (void)equal_codes(p, "claim",
-                      daybook_journal_claim(p->oracle->journal, &c, p->oracle->now_us,
-                                            DAYBOOK_NO_DEADLINE, p->oracle->batch, &p->oracle->err),
-                      daybook_journal_claim(p->subject->journal, &c, p->subject->now_us,
-                                            DAYBOOK_NO_DEADLINE, p->subject->batch,
-                                            &p->subject->err));
-    if (equal_batches(p, "claimed") &&
-        equal(p, "more", p->oracle->batch->more, p->subject->batch->more)) {
-        remember(p, consumer);
+    (void)pair_equal_codes(
+        p, "claim",
+        daybook_journal_claim(p->oracle->journal, &c, p->oracle->now_us, DAYBOOK_NO_DEADLINE,
+                              p->oracle->batch, &p->oracle->err),
+        daybook_journal_claim(p->subject->journal, &c, p->subject->now_us, DAYBOOK_NO_DEADLINE,
+                              p->subject->batch, &p->subject->err));
+    if (pair_equal_batches(p, "claimed") &&
+        pair_equal(p, "more", p->oracle->batch->more, p->subject->batch->more)) {
+        pair_remember(p, consumer);
     }
 }
 
@@ -668,7 +270,7 @@ static struct handed draw_hand_out(const struct pair *p, uint32_t draw)
 
     if (p->handed_count == 0 || draw % 16 == 0) {
         /* No engine gives out so high a token in these tests, but each honours one (K1). */
-        return (struct handed){.consumer = draw / 16 % CONSUMERS,
+        return (struct handed){.consumer = draw / 16 % PAIR_CONSUMERS,
                                .position = draw / 64 % 60,
                                .token_oracle = UINT64_C(1) << 62,
                                .token_subject = UINT64_C(1) << 62};
@@ -704,7 +306,8 @@ static void do_verdicts(struct pair *p, const struct op *op)
     enum daybook_code codes_o[SET_MAX] = {DAYBOOK_OK};
     enum daybook_code codes_s[SET_MAX] = {DAYBOOK_OK};
     struct handed first = draw_hand_out(p, op->a);
-    const char *consumer = consumers[op->d % 16 == 0 ? op->d / 16 % CONSUMERS : first.consumer];
+    const char *consumer =
+        pair_consumers[op->d % 16 == 0 ? op->d / 16 % PAIR_CONSUMERS : first.consumer];
     size_t count = 1 + op->b % SET_MAX;
 
     for (size_t i = 0; i < count; i++) {
@@ -713,36 +316,37 @@ static void do_verdicts(struct pair *p, const struct op *op)
         o[i] = (struct daybook_hand_out){h.position, h.token_oracle};
         s[i] = (struct daybook_hand_out){h.position, h.token_subject};
     }
-    (void)equal_codes(p, kinds[op->kind].name, say(p->oracle, op, consumer, o, count, codes_o),
-                      say(p->subject, op, consumer, s, count, codes_s));
+    (void)pair_equal_codes(p, kinds[op->kind].name, say(p->oracle, op, consumer, o, count, codes_o),
+                           say(p->subject, op, consumer, s, count, codes_s));
     for (size_t i = 0; i < count; i++) {
-        (void)equal_codes(p, "verdict", codes_o[i], codes_s[i]);
+        (void)pair_equal_codes(p, "verdict", codes_o[i], codes_s[i]);
     }
 }
 
 static void do_quarantine(struct pair *p, const struct op *op)
 {
     struct handed h = draw_hand_out(p, op->a);
-    const char *consumer = consumers[op->b % 16 == 0 ? op->b / 16 % CONSUMERS : h.consumer];
+    const char *consumer =
+        pair_consumers[op->b % 16 == 0 ? op->b / 16 % PAIR_CONSUMERS : h.consumer];
     enum daybook_quarantine_reason reason =
         op->c % 4 == 0 ? DAYBOOK_REASON_MALFORMED : DAYBOOK_REASON_REJECTED;
     char words[32];
-    uint64_t before = p->marking ? units(p) : 0;
+    uint64_t before = p->marking ? pair_units(p) : 0;
     enum daybook_code code;
 
     (void)snprintf(words, sizeof words, "words %u", op->d % 100);
     code = daybook_journal_quarantine(
         p->subject->journal, consumer, (struct daybook_hand_out){h.position, h.token_subject},
         reason, text(words), p->subject->now_us, DAYBOOK_NO_DEADLINE, &p->subject->err);
-    (void)equal_codes(p, "quarantine",
-                      daybook_journal_quarantine(
-                          p->oracle->journal, consumer,
-                          (struct daybook_hand_out){h.position, h.token_oracle}, reason,
-                          text(words), p->oracle->now_us, DAYBOOK_NO_DEADLINE, &p->oracle->err),
-                      code);
+    (void)pair_equal_codes(
+        p, "quarantine",
+        daybook_journal_quarantine(
+            p->oracle->journal, consumer, (struct daybook_hand_out){h.position, h.token_oracle},
+            reason, text(words), p->oracle->now_us, DAYBOOK_NO_DEADLINE, &p->oracle->err),
+        code);
     /* One that ended the lease of a dropped event is only written. */
-    if (code == DAYBOOK_OK && p->marking && units(p) > before) {
-        promise(p);
+    if (code == DAYBOOK_OK && p->marking && pair_units(p) > before) {
+        pair_promise(p);
     }
 }
 
@@ -755,7 +359,7 @@ static void do_pass(struct pair *p, const struct op *op)
     pass(p->oracle, us);
     pass(p->subject, us);
     if (us >= SECOND_US) {
-        promise(p);
+        pair_promise(p);
     }
 }
 
@@ -784,29 +388,13 @@ static void do_reopen(struct pair *p, const struct op *op)
     }
     p->oracle->capacity = capacity;
     p->subject->capacity = capacity;
-    if (!equal_codes(p, "reopen",
-                     p->oracle->engine->reopen(p->oracle, end, &capacity, &p->oracle->err),
-                     p->subject->engine->reopen(p->subject, end, &capacity, &p->subject->err))) {
+    if (!pair_equal_codes(
+            p, "reopen", p->oracle->engine->reopen(p->oracle, end, &capacity, &p->oracle->err),
+            p->subject->engine->reopen(p->subject, end, &capacity, &p->subject->err))) {
         return;
     }
-    promise(p);
+    pair_promise(p);
     do_maintain(p);
-}
-
-/* Whether the subject holds what a copy of the oracle does, as far as one can see. */
-static bool is_left(struct pair *p, struct daybook_journal *candidate)
-{
-    struct daybook_journal *oracle = p->oracle->journal;
-    bool left;
-
-    assert_true(p->why[0] == '\0');
-    assert_code(DAYBOOK_OK, dbk_memory_copy(candidate, &p->oracle->journal, NULL));
-    compare_state(p);
-    left = p->why[0] == '\0';
-    p->why[0] = '\0';
-    assert_code(DAYBOOK_OK, daybook_journal_close(p->oracle->journal, NULL));
-    p->oracle->journal = oracle;
-    return left;
 }
 
 /* Power is gone and back. What was promised is there, and of the rest the first so many units: the oracle
@@ -824,14 +412,14 @@ static void cut_power(struct pair *p, const struct op *op, struct daybook_journa
                  p->subject->err.message);
     }
     power_cuts++;
-    left = units(p) - 1; /* the opening has written one */
+    left = pair_units(p) - 1; /* the opening has written one */
     if (left < p->promised) {
         (void)snprintf(p->why, sizeof p->why,
                        "%" PRIu64 " units had to survive the loss of power, %" PRIu64 " did",
                        p->promised, left);
     }
-    if (landed != NULL &&
-        (p->why[0] != '\0' || left <= p->marks[p->mark_count - 1].units || !is_left(p, landed))) {
+    if (landed != NULL && (p->why[0] != '\0' || left <= p->marks[p->mark_count - 1].units ||
+                           !pair_is_left(p, landed))) {
         assert_code(DAYBOOK_OK, daybook_journal_close(landed, NULL));
         landed = NULL;
     }
@@ -842,7 +430,7 @@ static void cut_power(struct pair *p, const struct op *op, struct daybook_journa
     if (landed == NULL) {
         landed = p->marks[--p->mark_count].oracle;
     }
-    forget_marks(p, p->mark_count);
+    pair_forget_marks(p, p->mark_count);
     assert_code(DAYBOOK_OK, dbk_memory_roll_back(&p->oracle->journal, landed, &p->oracle->capacity,
                                                  &p->oracle->err));
 }
@@ -866,11 +454,11 @@ static void append_and_die(struct pair *p, const struct op *op)
     if (p->subject->disk->dead && s.code == DAYBOOK_BACKEND) {
         assert_code(DAYBOOK_OK, dbk_memory_copy(p->oracle->journal, &landed, NULL));
     } else {
-        (void)equal_codes(p, "append", code_o, code_s);
+        (void)pair_equal_codes(p, "append", code_o, code_s);
         compare_results(p, &o, &s);
-        mark(p);
+        pair_mark(p);
         if (s.code == DAYBOOK_OK) {
-            promise(p);
+            pair_promise(p);
         }
     }
     cut_power(p, op, landed);
@@ -881,9 +469,9 @@ static void append_and_die(struct pair *p, const struct op *op)
 
 static void do_operate(struct pair *p, const struct op *op)
 {
-    const char *consumer = consumers[op->a % CONSUMERS];
+    const char *consumer = pair_consumers[op->a % PAIR_CONSUMERS];
     struct drawn_event drawn;
-    uint64_t before = p->marking ? units(p) : 0;
+    uint64_t before = p->marking ? pair_units(p) : 0;
 
     if (!p->operators) {
         return;
@@ -893,24 +481,24 @@ static void do_operate(struct pair *p, const struct op *op)
         enum daybook_code (*act)(struct contract_world *, const char *, const char *) =
             op->kind == OP_RELEASE ? release : discard;
 
-        (void)equal_codes(p, kinds[op->kind].name, act(p->oracle, consumer, drawn.id),
-                          act(p->subject, consumer, drawn.id));
+        (void)pair_equal_codes(p, kinds[op->kind].name, act(p->oracle, consumer, drawn.id),
+                               act(p->subject, consumer, drawn.id));
     } else if (op->kind == OP_RETIRE) {
         enum daybook_force force = op->c % 2 == 0 ? DAYBOOK_FORCE_NO : DAYBOOK_FORCE_YES;
 
-        (void)equal_codes(p, "retire", retire(p->oracle, consumer, force),
-                          retire(p->subject, consumer, force));
+        (void)pair_equal_codes(p, "retire", retire(p->oracle, consumer, force),
+                               retire(p->subject, consumer, force));
     } else if (op->kind == OP_START) {
         struct daybook_start start = draw_start(p, op->c);
 
-        (void)equal_codes(p, "start", start_consumer(p->oracle, consumer, start),
-                          start_consumer(p->subject, consumer, start));
+        (void)pair_equal_codes(p, "start", start_consumer(p->oracle, consumer, start),
+                               start_consumer(p->subject, consumer, start));
     } else {
-        (void)equal_codes(p, "rewind", rewind_consumer(p->oracle, consumer),
-                          rewind_consumer(p->subject, consumer));
+        (void)pair_equal_codes(p, "rewind", rewind_consumer(p->oracle, consumer),
+                               rewind_consumer(p->subject, consumer));
     }
-    if (p->marking && units(p) > before) {
-        promise(p);
+    if (p->marking && pair_units(p) > before) {
+        pair_promise(p);
     }
 }
 
@@ -1006,7 +594,7 @@ static void operate_and_die(struct pair *p, const struct op *op)
     struct op dying = *op;
 
     dying.kind = mortal[op->d / 8 % (sizeof mortal / sizeof mortal[0])];
-    if (dying.kind == OP_CLAIM && !is_registered(p, consumers[op->a % CONSUMERS])) {
+    if (dying.kind == OP_CLAIM && !is_registered(p, pair_consumers[op->a % PAIR_CONSUMERS])) {
         return; /* two units */
     }
     p->subject->disk->crash_at = p->subject->disk->steps + 1 + op->d % 8;
@@ -1018,7 +606,7 @@ static void operate_and_die(struct pair *p, const struct op *op)
     if (p->subject->disk->dead) {
         assert_code(DAYBOOK_OK, dbk_memory_copy(p->oracle->journal, &landed, NULL));
     } else {
-        mark(p);
+        pair_mark(p);
     }
     cut_power(p, op, landed);
 }
@@ -1035,7 +623,7 @@ static void do_power(struct pair *p, const struct op *op)
     } else {
         cut_power(p, op, NULL);
     }
-    promise(p);
+    pair_promise(p);
     do_maintain(p);
 }
 
@@ -1047,7 +635,7 @@ static void do_op(struct pair *p, const struct op *op)
     } else {
         do_usual_op(p, op);
     }
-    mark(p);
+    pair_mark(p);
     if (p->subject->engine->tick != NULL && p->subject->journal != NULL) {
         p->subject->engine->tick(p->subject);
     }
@@ -1086,7 +674,7 @@ static bool has_power_cut(const struct op *ops, size_t count)
 /* Runs operations on fresh journals; ops[0] is the capacity. Returns the index of the operation after which
  * something differed, or count; ret_why gets the difference. */
 static size_t run_sequence(const struct contract_engine *engine, const struct op *ops, size_t count,
-                           char ret_why[WHY_MAX])
+                           char ret_why[PAIR_WHY_MAX])
 {
     static struct pair p;
     struct daybook_capacity capacity = capacity_of(&ops[0]);
@@ -1098,21 +686,21 @@ static size_t run_sequence(const struct contract_engine *engine, const struct op
     p.operators = rewind_consumer(p.subject, "nobody-at-all") != DAYBOOK_BAD_ARGUMENT;
     p.lists = has_lists(p.subject);
     p.marking = engine->units != NULL && has_power_cut(ops, count);
-    promise(&p);
+    pair_promise(&p);
     for (i = 1; i < count; i++) {
         do_op(&p, &ops[i]);
         if (p.why[0] == '\0') {
-            compare_state(&p);
+            pair_compare(&p);
         }
         if (p.why[0] != '\0') {
             break;
         }
     }
     if (p.why[0] == '\0') {
-        compare_pages(&p, 1 + ops[0].a % 4);
+        pair_compare_pages(&p, 1 + ops[0].a % 4);
     }
-    memcpy(ret_why, p.why, WHY_MAX);
-    forget_marks(&p, p.mark_count);
+    memcpy(ret_why, p.why, PAIR_WHY_MAX);
+    pair_forget_marks(&p, p.mark_count);
     world_free(p.oracle);
     world_free(p.subject);
     return i;
@@ -1122,7 +710,7 @@ static size_t run_sequence(const struct contract_engine *engine, const struct op
 static size_t shorten(const struct contract_engine *engine, struct op *ops, size_t count)
 {
     static struct op without[OPERATIONS_MAX];
-    char why[WHY_MAX];
+    char why[PAIR_WHY_MAX];
 
     for (size_t step = count / 2; step > 0; step = step > 1 ? step / 2 : 0) {
         for (size_t at = count; at > step;) {
@@ -1171,7 +759,7 @@ static void draw_sequence(uint64_t seed, size_t count, struct op *ret)
 static void report(const struct contract_engine *engine, struct op *ops, size_t count,
                    uint64_t seed)
 {
-    char why[WHY_MAX];
+    char why[PAIR_WHY_MAX];
 
     count = shorten(engine, ops, count);
     (void)run_sequence(engine, ops, count, why);
@@ -1226,7 +814,7 @@ static void test_the_engine_and_the_oracle_answer_alike(void **state)
 {
     static struct op ops[OPERATIONS_MAX];
     const struct settings *set = *state;
-    char why[WHY_MAX];
+    char why[PAIR_WHY_MAX];
 
     (void)printf("# %s against the oracle: %" PRIu64 " sequences of %zu operations, seed %" PRIu64
                  "\n",

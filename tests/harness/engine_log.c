@@ -31,6 +31,15 @@ static struct daybook_log_options options_of(const struct contract_world *world,
         .threads = DAYBOOK_LOG_INLINE,
         .now_us = world->now_us};
 
+    if (world->limits.segment_bytes != 0) {
+        options.segment_bytes = world->limits.segment_bytes;
+    }
+    if (world->limits.bytes_max != 0) {
+        options.bytes_max = world->limits.bytes_max;
+    }
+    if (world->limits.free_disk_min != 0) {
+        options.free_disk_min = world->limits.free_disk_min;
+    }
     if (options.capacity.events.event_bytes_max == 0) {
         options.capacity.events.event_bytes_max = EVENT_BYTES_MAX;
     }

@@ -19,8 +19,8 @@ struct daybook_capacity world_capacity(void)
                                      .policy = DAYBOOK_POLICY_REFUSE};
 }
 
-static struct contract_world *new_world(const struct contract_engine *engine,
-                                        const struct daybook_capacity *capacity)
+struct contract_world *world_prepare(const struct contract_engine *engine,
+                                     const struct daybook_capacity *capacity)
 {
     struct contract_world *world = calloc(1, sizeof *world);
 
@@ -39,7 +39,7 @@ static struct contract_world *new_world(const struct contract_engine *engine,
 struct contract_world *world_new(const struct contract_engine *engine,
                                  const struct daybook_capacity *capacity)
 {
-    struct contract_world *world = new_world(engine, capacity);
+    struct contract_world *world = world_prepare(engine, capacity);
 
     if (engine->open(world, capacity, &world->err) != DAYBOOK_OK) {
         fail_msg("%s does not open: %s", engine->name, world->err.message);
@@ -79,7 +79,7 @@ void world_restart_empty(struct contract_world *world, const struct daybook_capa
 
 void world_restart_shared(struct contract_world *world, const struct daybook_capacity *capacity)
 {
-    struct contract_world *other = new_world(world->engine, capacity);
+    struct contract_world *other = world_prepare(world->engine, capacity);
 
     other->shared = true;
     if (other->engine->open_shared(other, capacity, &other->err) != DAYBOOK_OK) {

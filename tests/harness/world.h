@@ -66,8 +66,16 @@ extern const struct contract_engine contract_log_small; /* on small segments */
 extern const struct contract_engine contract_postgres;
 #endif
 
+/* Of the log engine; 0: what its tests usually take. */
+struct contract_limits {
+    uint64_t segment_bytes;
+    uint64_t bytes_max;
+    uint64_t free_disk_min;
+};
+
 struct contract_world {
     const struct contract_engine *engine;
+    struct contract_limits limits;
     struct sim_disk *disk;
     struct daybook_journal *journal;
     struct daybook_capacity capacity;
@@ -89,6 +97,9 @@ struct contract_world {
 
 /* 100 events, an hour of retention, 3 attempts, refuse. */
 struct daybook_capacity world_capacity(void);
+/* A world whose journal is not open yet. */
+struct contract_world *world_prepare(const struct contract_engine *engine,
+                                     const struct daybook_capacity *capacity);
 struct contract_world *world_new(const struct contract_engine *engine,
                                  const struct daybook_capacity *capacity);
 void world_free(struct contract_world *world);

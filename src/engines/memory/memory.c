@@ -679,6 +679,18 @@ uint64_t dbk_memory_skip_positions(struct daybook_journal *journal, uint64_t nex
     return skipped;
 }
 
+uint64_t dbk_memory_reclaim(struct daybook_journal *journal, uint64_t count)
+{
+    struct memory_journal *m = memory_of(journal);
+    uint64_t reclaimed;
+
+    dbk_assert(m->head.ops == &memory_ops);
+    dbk_mutex_lock(&m->mutex);
+    reclaimed = dbk_model_reclaim(m->model, count);
+    dbk_mutex_unlock(&m->mutex);
+    return reclaimed;
+}
+
 enum daybook_code dbk_memory_set_row(struct daybook_journal *journal, uint64_t position,
                                      enum dbk_memory_row row)
 {

@@ -36,6 +36,10 @@ enum daybook_code dbk_memory_roll_back(struct daybook_journal **journal,
  * of has used one up. Returns how many that are. Tests only. */
 uint64_t dbk_memory_skip_positions(struct daybook_journal *journal, uint64_t next_position);
 
+/* Gives up at most `count` delivered events, oldest first (P4), as a journal does whose bytes are limited and not
+ * its events alone. Returns how many. Tests only. */
+uint64_t dbk_memory_reclaim(struct daybook_journal *journal, uint64_t count);
+
 /* What a stored event is made into. Tests only. */
 enum dbk_memory_row {
     DBK_MEMORY_ROW_SOUND,    /* readable, of this build's row version */

@@ -38,6 +38,9 @@ void dbk_model_tokens_behind(struct dbk_model *model, const struct dbk_model *ne
 /* Tests: positions below are not given out any more. Returns how many that are. */
 uint64_t dbk_model_skip_positions(struct dbk_model *model, uint64_t next_position);
 
+/* Tests: gives up at most `count` delivered events, oldest first, as P4 does. Returns how many. */
+uint64_t dbk_model_reclaim(struct dbk_model *model, uint64_t count);
+
 void dbk_model_append(struct dbk_model *model, const struct daybook_event *event, int64_t now_us,
                       int64_t mono_us, struct daybook_append_result *ret);
 

@@ -355,10 +355,11 @@ uint64_t dbk_model_prune(struct dbk_model *m, int64_t now_us, int64_t mono_us, u
     return pruned;
 }
 
-/* P4: once delivered and quarantined by nobody, oldest first, wherever it stands. */
-static void reclaim(struct dbk_model *m)
+/* P4: once delivered and quarantined by nobody, oldest first, wherever it stands; until no more than
+ * `stored_max` are left. */
+static void reclaim_to(struct dbk_model *m, size_t stored_max)
 {
-    for (size_t i = 0; i < m->event_count && m->event_count >= m->capacity.events_max;) {
+    for (size_t i = 0; i < m->event_count && m->event_count > stored_max;) {
         if (m->consumer_count > 0 && m->events[i].delivered_once &&
             !dbk_model_quarantined_by_any(m, i)) {
             dbk_model_forget(m, i, FORGET_RECLAIMED);
@@ -366,6 +367,14 @@ static void reclaim(struct dbk_model *m)
             i++;
         }
     }
+}
+
+uint64_t dbk_model_reclaim(struct dbk_model *m, uint64_t count)
+{
+    size_t before = m->event_count;
+
+    reclaim_to(m, count < before ? before - (size_t)count : 0);
+    return before - m->event_count;
 }
 
 /* Keeps what is live of a dropped event's leases, so that its keys stay busy (P5). There is room. */
@@ -436,7 +445,7 @@ static void drop_oldest(struct dbk_model *m, int64_t now_us)
 static bool make_room(struct dbk_model *m, int64_t now_us)
 {
     if (m->event_count >= m->capacity.events_max) {
-        reclaim(m);
+        reclaim_to(m, m->capacity.events_max - 1);
     }
     if (m->event_count >= m->capacity.events_max &&
         m->capacity.policy == DAYBOOK_POLICY_DROP_OLDEST) {
