@@ -646,6 +646,10 @@ bool dbk_admin_frame_decode(const struct dbk_frame *in, struct dbk_admin_frame *
     ret->name.len = strnlen(ret->name.data, CONSUMER_NAME_BYTES);
     size_t left = in->len - ADMIN_FIXED_BYTES;
     const uint8_t *payload = in->body + ADMIN_FIXED_BYTES;
+    bool of_positions = ret->op == DBK_ADMIN_RELEASE || ret->op == DBK_ADMIN_DISCARD;
+    if (ret->position_count != 0 && !of_positions) {
+        return false; /* nothing stands where they would be */
+    }
     if (ret->name.len == 0 || ret->name.len == CONSUMER_NAME_BYTES ||
         ret->position_count > left / 8 || admin_payload_bytes(ret) > left ||
         ret->request_id.len + ret->who.len + ret->why.len > left - admin_payload_bytes(ret)) {
