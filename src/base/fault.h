@@ -79,7 +79,19 @@
     X(STOP_KEEPS_LEASES, "stop_keeps_leases")                                                      \
     X(LEASE_NOT_EXTENDED, "lease_not_extended")                                                    \
     X(HOLDS_NOTHING, "holds_nothing")                                                              \
-    X(CONTROL_OF_ANY_AGE, "control_of_any_age")
+    X(CONTROL_OF_ANY_AGE, "control_of_any_age")                                                    \
+    X(PRESENT_IN_FLIGHT, "present_in_flight")                                                      \
+    X(CLAIM_BEFORE_WRITTEN, "claim_before_written")                                                \
+    X(VERDICTS_BEFORE_WRITTEN, "verdicts_before_written")                                          \
+    X(CACHE_BELIEVED, "cache_believed")                                                            \
+    X(UNREADABLE_IS_NOTHING, "unreadable_is_nothing")                                              \
+    X(TRAIL_LOST, "trail_lost")                                                                    \
+    X(TRIM_UNSYNCED, "trim_unsynced")                                                              \
+    X(SEGMENT_UNSYNCED, "segment_unsynced")                                                        \
+    X(FORGET_UNLOGGED, "forget_unlogged")                                                          \
+    X(COUNTERS_NOT_RESTATED, "counters_not_restated")                                              \
+    X(PROOF_TOO_HIGH, "proof_too_high")                                                            \
+    X(COPY_UNSYNCED, "copy_unsynced")
 
 #define DBK_FAULT_ENUM(id, name) DBK_FAULT_##id,
 enum dbk_fault { DBK_FAULT_NONE, DBK_FAULT_LIST(DBK_FAULT_ENUM) DBK_FAULT_COUNT };

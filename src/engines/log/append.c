@@ -306,6 +306,10 @@ static void stage_step(struct dbk_log *log, struct cursor *cursor,
         }
         enum found found =
             find_id(log, cursor, event, prepared[i].id_hash, &ret->stored, &waits_for);
+        if (found == FOUND_IN_FLIGHT && dbk_fault(DBK_FAULT_PRESENT_IN_FLIGHT)) {
+            result->code = DAYBOOK_ALREADY_PRESENT;
+            continue;
+        }
         if (found == FOUND_IN_FLIGHT) {
             ret->stop = STOP_GROUP;
             ret->in_flight = true;

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/fault.h"
 #include "engines/log/log.h"
 #include "engines/log/rewrite.h"
 #include "engines/log/scan.h"
@@ -116,7 +117,7 @@ static int copy_file(struct backup *backup, const struct copied *from, int to)
     if (rc == 0 && from->file_bytes > from->bytes) {
         rc = backup->os->ftruncate(backup->os, to, from->file_bytes);
     }
-    return rc < 0 ? rc : backup->os->fsync(backup->os, to);
+    return rc < 0 || dbk_fault(DBK_FAULT_COPY_UNSYNCED) ? rc : backup->os->fsync(backup->os, to);
 }
 
 static enum daybook_code copy_segments(struct backup *backup, const char *to,

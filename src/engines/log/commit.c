@@ -332,6 +332,10 @@ static bool tail_write(struct dbk_log *log, uint8_t *group, size_t frames_len, u
         .epoch = log->epoch,
         .flags = flags,
     };
+    if (dbk_fault(DBK_FAULT_PROOF_TOO_HIGH)) {
+        header.durable_lsn =
+            header.lsn + dbk_round_up(DBK_GROUP_HEADER_BYTES + frames_len, DBK_BLOCK_BYTES);
+    }
     size_t len = dbk_group_seal(group, frames_len, tail->salt, &header);
     dbk_assert(len <= tail->segment_bytes - tail->offset);
     int rc = dbk_write_all(log->os, tail->file, group, len, tail->offset);
@@ -377,7 +381,9 @@ size_t dbk_link_encode(struct dbk_log *log, const struct dbk_link_frame *link)
         .consumer_count = dbk_state_consumer_count(log->state),
     };
     uint8_t *out = log->link_memory + DBK_GROUP_HEADER_BYTES;
-    dbk_state_counters(log->state, &frame.counters);
+    if (!dbk_fault(DBK_FAULT_COUNTERS_NOT_RESTATED)) {
+        dbk_state_counters(log->state, &frame.counters);
+    }
     for (uint32_t i = 0; i < frame.consumer_count; i++) {
         dbk_state_consumer_restate(log->state, i, &consumers[i]);
     }

@@ -7,6 +7,7 @@
  */
 #include "engines/log/log_impl.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/assert.h"
@@ -342,11 +343,13 @@ static void close_gaps(struct daybook_batch *batch, const struct dbk_walk *walk)
 }
 
 /* Picks, reads what was picked, drops what cannot be delivered, and picks on while room came free.
- * State is held at entry and exit, not while reading. False: not even the first fits the batch. */
+ * State is held at entry and exit, not while reading. `*ret_unreadable`: the position of the first event whose
+ * read failed; 0: none. False: not even the first fits the batch. */
 static bool pick_and_read(struct dbk_log *log, struct dbk_walk *walk, int64_t now_us,
-                          struct daybook_batch *batch)
+                          struct daybook_batch *batch, uint64_t *ret_unreadable)
 {
     uint32_t first = 0;
+    *ret_unreadable = 0;
     batch->count = 0;
     batch->bytes_used = 0;
     while (dbk_walk_pick(log->state, walk) > 0) {
@@ -372,6 +375,8 @@ static bool pick_and_read(struct dbk_log *log, struct dbk_walk *walk, int64_t no
             }
             if (found[i - first] == DBK_PAYLOAD_MALFORMED) {
                 dbk_state_mark_damaged(log->state, walk->picks[i].position);
+            } else if (found[i - first] == DBK_PAYLOAD_UNREADABLE && *ret_unreadable == 0) {
+                *ret_unreadable = walk->picks[i].position;
             }
             dbk_walk_drop(log->state, walk, i,
                           found[i - first] == DBK_PAYLOAD_MALFORMED ? DBK_DROP_MALFORMED
@@ -523,7 +528,8 @@ enum daybook_code dbk_log_claim(struct daybook_journal *j, const struct daybook_
         return dbk_fail(err, DAYBOOK_NO_MEMORY, "no memory for a claim");
     }
     dbk_walk_begin(log->state, walk, consumer, &bounded, now_us);
-    if (!pick_and_read(log, walk, now_us, batch)) {
+    uint64_t unreadable;
+    if (!pick_and_read(log, walk, now_us, batch, &unreadable)) {
         dbk_walk_end(log->state, walk);
         walk_give_back(log, walk);
         dbk_mutex_unlock(&log->state_lock);
@@ -572,6 +578,17 @@ enum daybook_code dbk_log_claim(struct daybook_journal *j, const struct daybook_
     dbk_walk_end(log->state, walk);
     walk_give_back(log, walk);
     if (!effect) {
+        dbk_stage_unlock(log);
+        if (unreadable != 0 &&
+            !dbk_fault(DBK_FAULT_UNREADABLE_IS_NOTHING)) { /* not "there is nothing" */
+            return dbk_fail(err, DAYBOOK_BACKEND,
+                            "%s: the event at position %" PRIu64
+                            " cannot be read; its key waits and is tried again in a second",
+                            log->path, unreadable);
+        }
+        return DAYBOOK_OK;
+    }
+    if (level == DBK_WAIT_WRITTEN && dbk_fault(DBK_FAULT_CLAIM_BEFORE_WRITTEN)) {
         dbk_stage_unlock(log);
         return DAYBOOK_OK;
     }
@@ -669,7 +686,7 @@ enum daybook_code dbk_log_settle(struct daybook_journal *j, const char *consumer
         effect =
             settle_step(log, id, op, lease_ms, set + done, n, now_us, ret_codes + done) || effect;
         done += n;
-        if (done < count) {
+        if (done < count || dbk_fault(DBK_FAULT_VERDICTS_BEFORE_WRITTEN)) {
             dbk_stage_unlock(log);
         } else {
             code = dbk_stage_unlock_and_wait(log, DBK_WAIT_WRITTEN, deadline_us, err);
@@ -771,6 +788,9 @@ size_t dbk_forget_frames(struct dbk_log *log, uint8_t *out, const struct dbk_for
     size_t bytes = 0;
     uint32_t mask = reasons_in(list);
     dbk_state_counters(log->state, &counters);
+    if (dbk_fault(DBK_FAULT_FORGET_UNLOGGED)) {
+        return 0;
+    }
     for (uint32_t reason = DBK_FORGET_PRUNED; reason <= DBK_FORGET_DAMAGED; reason++) {
         if ((mask >> reason & 1) == 0) {
             continue;

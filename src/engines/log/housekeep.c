@@ -195,10 +195,12 @@ static bool log_trim(struct dbk_log *log, uint32_t lowest)
     struct dbk_stage *stage = log->open_stage;
     struct dbk_trim_frame frame = {.lowest_segment_no = lowest};
     stage->delivery_len += dbk_trim_frame_encode(stage->delivery + stage->delivery_len, &frame);
-    stage->sync_required = true;
+    stage->sync_required = !dbk_fault(DBK_FAULT_TRIM_UNSYNCED);
     struct dbk_group *group = dbk_group_ref_open(log);
     dbk_mutex_unlock(&log->stage_lock);
-    return dbk_commit_wait(log, group, DBK_WAIT_SYNCED, DAYBOOK_NO_DEADLINE) == DAYBOOK_OK;
+    enum dbk_wait_for level =
+        dbk_fault(DBK_FAULT_TRIM_UNSYNCED) ? DBK_WAIT_WRITTEN : DBK_WAIT_SYNCED;
+    return dbk_commit_wait(log, group, level, DAYBOOK_NO_DEADLINE) == DAYBOOK_OK;
 }
 
 static bool trim(struct dbk_log *log)

@@ -208,6 +208,7 @@ struct dbk_log {
     uint64_t use_counter;
     uint32_t trim_lowest;      /* housekeeper: named by the newest durable TRIM */
     bool making_room;          /* housekeeper: max_bytes is reached */
+    int64_t trail_retry_us;    /* housekeeper: a record of the trail could not be read until then */
     int64_t prepare_failed_us; /* housekeeper: monotonic; DAYBOOK_TIME_UNSET: it did not */
     int64_t last_unlink_us;    /* housekeeper: monotonic; DAYBOOK_TIME_UNSET: never */
     int64_t disk_watched_us;   /* housekeeper: monotonic */

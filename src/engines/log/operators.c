@@ -14,6 +14,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/fault.h"
 
 enum { LOOK_STEPS_MAX = 4096 };
 
@@ -280,17 +281,24 @@ enum daybook_code dbk_log_start(struct daybook_journal *j, const char *consumer,
 
 /* ---- reading what was noted ----------------------------------------------------------------------- */
 
+enum record { RECORD_READ, RECORD_ROTTEN, RECORD_UNREADABLE };
+
 /* Reads a record back; its segment is pinned by the caller, and let go here. `buffer` holds `place.len`. */
-static bool read_record(struct dbk_log *log, struct dbk_place place, uint8_t *buffer,
-                        struct dbk_frame *ret)
+static enum record read_record(struct dbk_log *log, struct dbk_place place, uint8_t *buffer,
+                               struct dbk_frame *ret)
 {
     int64_t len = dbk_segment_read(log, place, buffer);
     dbk_segment_unpin(log, place.segment_no);
-    if (len < 0 || !dbk_frame_read(buffer, (size_t)len, ret)) {
-        return false;
+    if (len < 0) {
+        return RECORD_UNREADABLE;
+    }
+    if (!dbk_frame_read(buffer, (size_t)len, ret)) {
+        return RECORD_ROTTEN;
     }
     struct dbk_frame outer = *ret;
-    return outer.type != DBK_FRAME_RELOCATE || dbk_relocate_frame_decode(&outer, ret);
+    return outer.type != DBK_FRAME_RELOCATE || dbk_relocate_frame_decode(&outer, ret)
+               ? RECORD_READ
+               : RECORD_ROTTEN;
 }
 
 enum { RECORD_BYTES_MAX = 8192 };
@@ -424,7 +432,7 @@ enum daybook_code dbk_log_quarantine_list(struct daybook_journal *j, const char 
         memset(entry, 0, sizeof(*entry));
         entry->position = stored.position;
         bool known = place.len > 0 && place.len <= RECORD_BYTES_MAX &&
-                     read_record(log, place, record, &frame) &&
+                     read_record(log, place, record, &frame) == RECORD_READ &&
                      dbk_quarantine_frame_decode(&frame, &quarantine);
         if (known) {
             fill_entry(&quarantine, entry);
@@ -526,7 +534,8 @@ enum daybook_code dbk_log_operations(struct daybook_journal *j, uint64_t before_
         if (!there) {
             continue;
         }
-        if (place.len > RECORD_BYTES_MAX || !read_record(log, place, record, &frame) ||
+        if (place.len > RECORD_BYTES_MAX ||
+            read_record(log, place, record, &frame) != RECORD_READ ||
             !dbk_admin_frame_decode(&frame, &admin)) {
             code = dbk_fail(err, DAYBOOK_BACKEND, "%s: the record of operation %llu is unreadable",
                             log->path, (unsigned long long)before);
@@ -540,6 +549,10 @@ enum daybook_code dbk_log_operations(struct daybook_journal *j, uint64_t before_
 
 bool dbk_trail_move(struct dbk_log *log, uint32_t lowest)
 {
+    enum { TRAIL_RETRY_US = 1000000 };
+    if (dbk_log_mono(log) < log->trail_retry_us) {
+        return false;
+    }
     uint8_t *record = malloc(RECORD_BYTES_MAX);
     bool moved_all = record != NULL;
     for (uint32_t i = 0; moved_all; i++) {
@@ -559,9 +572,16 @@ bool dbk_trail_move(struct dbk_log *log, uint32_t lowest)
         if (!old) {
             continue;
         }
-        /* A record that rotted is no reason to keep its segment for ever. */
-        if (place.len > RECORD_BYTES_MAX || !read_record(log, place, record, &frame)) {
-            continue;
+        enum record found =
+            place.len > RECORD_BYTES_MAX ? RECORD_ROTTEN : read_record(log, place, record, &frame);
+        if (found == RECORD_UNREADABLE && !dbk_fault(DBK_FAULT_TRAIL_LOST)) {
+            /* A failed read says nothing about the record: its segment stays, and it is tried again. */
+            log->trail_retry_us = dbk_log_mono(log) + TRAIL_RETRY_US;
+            moved_all = false;
+            break;
+        }
+        if (found != RECORD_READ) {
+            continue; /* no reason to keep its segment for ever */
         }
         size_t bytes = DBK_FRAME_HEADER_BYTES + 8 + (size_t)frame.len;
         if (dbk_stage_lock_with_room(log, bytes, DBK_OF_HOUSEKEEPING, dbk_log_mono(log), NULL) !=

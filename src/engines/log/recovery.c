@@ -295,7 +295,9 @@ static void read_the_medium(const struct dbk_log *log, const struct dbk_scan *sc
         if (file >= 0) {
             /* An old error may be reported here; what is read next is the truth anyway. */
             (void)dbk_sync_data(log->os, file);
-            log->os->drop_cache(log->os, file);
+            if (!dbk_fault(DBK_FAULT_CACHE_BELIEVED)) {
+                log->os->drop_cache(log->os, file);
+            }
             (void)log->os->close(log->os, file);
         }
     }

@@ -118,7 +118,7 @@ static int fill_segment(struct dbk_log *log, int file, struct dbk_spare *spare)
     spare->salt = header.salt;
     dbk_segment_header_encode(&header, block);
     rc = dbk_write_all(log->os, file, block, sizeof(block), 0);
-    return rc < 0 ? rc : log->os->fsync(log->os, file);
+    return rc < 0 || dbk_fault(DBK_FAULT_SEGMENT_UNSYNCED) ? rc : log->os->fsync(log->os, file);
 }
 
 int dbk_segment_create(struct dbk_log *log, uint32_t segment_no, struct dbk_spare *ret)
