@@ -24,6 +24,7 @@ struct image {
 
 /* A change of a file that is not synced yet: data at a place, or only a new size. */
 struct unsynced {
+    uint64_t order; /* among all changes of the disk */
     uint64_t offset;
     size_t len;    /* 0: only the size */
     uint8_t *data; /* owned */
@@ -58,6 +59,7 @@ struct names {
 enum name_change { NAME_ADDED, NAME_REMOVED, NAME_RENAMED };
 
 struct unsynced_name {
+    uint64_t order;
     enum name_change change;
     uint32_t dir;
     uint32_t inode;
@@ -87,6 +89,7 @@ struct sim_store {
     struct sim_injection injections[INJECTIONS_MAX];
     size_t injection_count;
     uint64_t entropy;
+    uint64_t changes; /* so far: the order of the next one */
 };
 
 static const char *const call_names[SIM_CALL_COUNT] = {
@@ -205,12 +208,13 @@ static void unsynced_clear(struct inode *n)
     n->unsynced_count = 0;
 }
 
-static void unsynced_add(struct inode *n, uint64_t offset, const void *data, size_t len,
-                         uint64_t size_after)
+static void unsynced_add(struct sim_store *s, struct inode *n, uint64_t offset, const void *data,
+                         size_t len, uint64_t size_after)
 {
     n->unsynced = grown(n->unsynced, &n->unsynced_room, n->unsynced_count + 1, sizeof *n->unsynced);
     struct unsynced *u = &n->unsynced[n->unsynced_count++];
-    *u = (struct unsynced){.offset = offset,
+    *u = (struct unsynced){.order = s->changes++,
+                           .offset = offset,
                            .len = len,
                            .data = copied(data, len, 1),
                            .resizes = size_after != n->cache.size,
@@ -235,11 +239,14 @@ static void inode_drop_cache(struct inode *n)
     }
 }
 
-/* How a subset is drawn: writes whole or in sectors, and how many of 8 are kept. */
+/* How a subset is drawn: writes whole or in units, and how many of 8 are kept. */
 struct draw {
     uint64_t state;
     bool whole_writes;
     unsigned kept_of_8;
+    size_t unit_bytes; /* what is kept or lost as one */
+    bool any_sizes;    /* size changes each for itself, not as a prefix */
+    uint64_t cutoff;   /* SIM_KEEP_PREFIX: the first change that is lost, or torn */
 };
 
 static bool draw_keep(struct draw *draw)
@@ -247,12 +254,12 @@ static bool draw_keep(struct draw *draw)
     return sim_draw(&draw->state) % 8 < draw->kept_of_8;
 }
 
-static void apply_some_sectors(struct image *image, const struct unsynced *u, struct draw *draw)
+static void apply_some_units(struct image *image, const struct unsynced *u, struct draw *draw)
 {
     bool write_kept = draw_keep(draw);
     for (size_t done = 0; done < u->len;) {
         uint64_t at = u->offset + done;
-        size_t piece = SIM_SECTOR_BYTES - (size_t)(at % SIM_SECTOR_BYTES);
+        size_t piece = draw->unit_bytes - (size_t)(at % draw->unit_bytes);
         piece = piece < u->len - done ? piece : u->len - done;
         if (draw->whole_writes ? write_kept : draw_keep(draw)) {
             image_put(image, at, u->data + done, piece);
@@ -276,16 +283,16 @@ static void inode_keep_some(struct inode *n, enum sim_profile profile, struct dr
     image_resize(&n->medium, largest);
     for (size_t i = 0; i < n->unsynced_count; i++) {
         const struct unsynced *u = &n->unsynced[i];
-        if (u->resizes && sizes_kept > 0) {
-            sizes_kept--;
+        if (u->resizes && (draw->any_sizes ? draw_keep(draw) : sizes_kept > 0)) {
+            sizes_kept -= draw->any_sizes ? 0 : 1;
             size = u->size_after;
             if (size < largest) { /* what was behind a truncation never comes back */
                 memset(n->medium.bytes + size, 0, largest - size);
             }
         }
-        if (profile == SIM_KEEP_SUBSET) {
-            apply_some_sectors(&n->medium, u, draw);
-        } else if (i + 1 == n->unsynced_count) { /* SIM_KEEP_LAST_WRITE */
+        if (profile != SIM_KEEP_LAST_WRITE) {
+            apply_some_units(&n->medium, u, draw);
+        } else if (i + 1 == n->unsynced_count) {
             image_put(&n->medium, u->offset, u->data, u->len);
         }
     }
@@ -293,9 +300,24 @@ static void inode_keep_some(struct inode *n, enum sim_profile profile, struct dr
     unsynced_clear(n);
 }
 
-static void inode_power_cut(struct inode *n, enum sim_profile profile, uint64_t seed)
+/* What was changed before the cutoff is there; of the write at the cutoff its first sectors are. */
+static void inode_keep_prefix(struct inode *n, struct draw *draw)
 {
-    struct draw draw = {.state = seed};
+    size_t kept = 0;
+    while (kept < n->unsynced_count && n->unsynced[kept].order < draw->cutoff) {
+        image_apply(&n->medium, &n->unsynced[kept++]);
+    }
+    if (kept < n->unsynced_count && n->unsynced[kept].order == draw->cutoff) {
+        const struct unsynced *u = &n->unsynced[kept];
+        size_t sectors = (u->len + SIM_SECTOR_BYTES - 1) / SIM_SECTOR_BYTES;
+        size_t torn = SIM_SECTOR_BYTES * (size_t)(sim_draw(&draw->state) % (sectors + 1));
+        image_put(&n->medium, u->offset, u->data, torn < u->len ? torn : u->len);
+    }
+    unsynced_clear(n);
+}
+
+static void inode_power_cut(struct inode *n, enum sim_profile profile, struct draw draw)
+{
     uint64_t resizes = 0;
     for (size_t i = 0; i < n->unsynced_count; i++) {
         resizes += n->unsynced[i].resizes ? 1 : 0;
@@ -310,10 +332,17 @@ static void inode_power_cut(struct inode *n, enum sim_profile profile, uint64_t 
     case SIM_KEEP_LAST_WRITE:
         inode_keep_some(n, profile, &draw, resizes);
         break;
-    case SIM_KEEP_SUBSET: {
+    case SIM_KEEP_PREFIX:
+        inode_keep_prefix(n, &draw);
+        break;
+    case SIM_KEEP_SUBSET:
+    case SIM_KEEP_PAGES:
+    case SIM_KEEP_ANY: {
         static const unsigned kept_of_8[4] = {4, 4, 1, 7};
         draw.whole_writes = sim_draw(&draw.state) % 4 == 0;
         draw.kept_of_8 = kept_of_8[sim_draw(&draw.state) % 4];
+        draw.unit_bytes = profile == SIM_KEEP_PAGES ? BLOCK_BYTES : SIM_SECTOR_BYTES;
+        draw.any_sizes = profile == SIM_KEEP_ANY;
         inode_keep_some(n, profile, &draw, sim_draw(&draw.state) % (resizes + 1));
         break;
     }
@@ -369,26 +398,40 @@ static void name_change(struct sim_store *s, enum name_change change, uint32_t d
     s->unsynced_names = grown(s->unsynced_names, &s->unsynced_name_room, s->unsynced_name_count + 1,
                               sizeof *s->unsynced_names);
     struct unsynced_name *u = &s->unsynced_names[s->unsynced_name_count++];
-    *u = (struct unsynced_name){.change = change, .dir = dir, .inode = inode};
+    *u =
+        (struct unsynced_name){.order = s->changes++, .change = change, .dir = dir, .inode = inode};
     snprintf(u->from, sizeof u->from, "%s", from);
     snprintf(u->to, sizeof u->to, "%s", to);
     names_apply(&s->cache, u);
 }
 
-/* Moves the first `kept` unsynced operations of a directory to the medium, drops its others. */
-static void dir_settle(struct sim_store *s, uint32_t dir, size_t kept)
+/* Which unsynced operations of a directory are kept. */
+struct names_kept {
+    size_t first;     /* so many */
+    uint64_t before;  /* and those before this change of the disk */
+    uint64_t *chosen; /* NULL; or those that this state draws */
+};
+
+/* Moves what is kept of a directory's unsynced operations to the medium, drops its others. */
+static void dir_settle(struct sim_store *s, uint32_t dir, struct names_kept kept)
 {
     size_t left = 0;
     for (size_t i = 0; i < s->unsynced_name_count; i++) {
         struct unsynced_name u = s->unsynced_names[i];
         if (u.dir != dir) {
             s->unsynced_names[left++] = u;
-        } else if (kept > 0) {
-            kept--;
+        } else if (kept.first > 0 || u.order < kept.before ||
+                   (kept.chosen != NULL && sim_draw(kept.chosen) % 2 == 0)) {
+            kept.first -= kept.first > 0 ? 1 : 0;
             names_apply(&s->medium, &u);
         }
     }
     s->unsynced_name_count = left;
+}
+
+static void dir_sync(struct sim_store *s, uint32_t dir)
+{
+    dir_settle(s, dir, (struct names_kept){.first = SIZE_MAX});
 }
 
 static size_t dir_unsynced_count(const struct sim_store *s, uint32_t dir)
@@ -478,6 +521,9 @@ static int step(struct sim_disk *d, enum sim_call call, const char *name, size_t
     if (d->dead) {
         return -EIO;
     }
+    if (d->beside) {
+        return 0;
+    }
     d->steps++;
     d->calls[call]++;
     d->dead = d->crash_at != 0 && d->steps >= d->crash_at;
@@ -499,9 +545,11 @@ static int step(struct sim_disk *d, enum sim_call call, const char *name, size_t
         }
         t->nth--;
         if (t->nth == 0) {
-            t->nth = t->trouble == SIM_FAIL_STICKY ? 1 : 0;
-            *ret_short = t->trouble == SIM_SHORT_ONCE ? t->short_bytes : 0;
-            rc = t->trouble == SIM_SHORT_ONCE ? rc : -t->os_errno;
+            bool shorter = t->trouble == SIM_SHORT_ONCE || t->trouble == SIM_SHORT_STICKY;
+            d->troubles++;
+            t->nth = t->trouble == SIM_FAIL_STICKY || t->trouble == SIM_SHORT_STICKY ? 1 : 0;
+            *ret_short = shorter ? t->short_bytes : 0;
+            rc = shorter ? rc : -t->os_errno;
         }
     }
     return rc;
@@ -510,7 +558,7 @@ static int step(struct sim_disk *d, enum sim_call call, const char *name, size_t
 /* Prints how a step ended and passes its result on. */
 static int64_t ended(const struct sim_disk *d, int64_t rc)
 {
-    if (d->trace != NULL && !d->dead) {
+    if (d->trace != NULL && !d->dead && !d->beside) {
         fprintf(d->trace, " = %" PRId64 "\n", rc);
     }
     return rc;
@@ -518,7 +566,7 @@ static int64_t ended(const struct sim_disk *d, int64_t rc)
 
 static void detail(const struct sim_disk *d, uint64_t offset, uint64_t len)
 {
-    if (d->trace != NULL && !d->dead) {
+    if (d->trace != NULL && !d->dead && !d->beside) {
         fprintf(d->trace, " at %" PRIu64 " len %" PRIu64, offset, len);
     }
 }
@@ -671,7 +719,7 @@ static int64_t sim_pwrite(const struct dbk_os *os, int file, const void *data, s
     }
     uint64_t end = offset + len;
     if (len > 0) {
-        unsynced_add(n, offset, data, len, end > n->cache.size ? end : n->cache.size);
+        unsynced_add(d->store_, n, offset, data, len, end > n->cache.size ? end : n->cache.size);
         n->modified_us = d->realtime_us;
     }
     return ended(d, (int64_t)len);
@@ -709,6 +757,9 @@ static int sync_file(struct sim_disk *d, enum sim_call call, int file)
     } else if (!d->dead && rc != -EINTR) {
         d->syncs_failed += n->unsynced_count > 0 ? 1 : 0;
         unsynced_clear(n); /* clean by name, on the medium by nothing */
+        if (d->failed_sync_reverts) {
+            image_assign(&n->cache, &n->medium);
+        }
     }
     return (int)ended(d, rc);
 }
@@ -735,7 +786,7 @@ static int sim_fsync_dir(const struct dbk_os *os, const char *path)
         rc = -ENOTDIR;
     }
     if (rc == 0) {
-        dir_settle(d->store_, dir, SIZE_MAX);
+        dir_sync(d->store_, dir);
     }
     return (int)ended(d, rc);
 }
@@ -751,7 +802,7 @@ static int sim_fallocate(const struct dbk_os *os, int file, uint64_t len)
         rc = allocate(d, n, len);
     }
     if (rc == 0 && len > n->cache.size) {
-        unsynced_add(n, 0, NULL, 0, len);
+        unsynced_add(d->store_, n, 0, NULL, 0, len);
     }
     return (int)ended(d, rc);
 }
@@ -764,7 +815,7 @@ static int sim_ftruncate(const struct dbk_os *os, int file, uint64_t len)
     int rc = file_step(d, SIM_FTRUNCATE, file, &n, &unused);
     detail(d, 0, len);
     if (rc == 0 && len != n->cache.size) {
-        unsynced_add(n, 0, NULL, 0, len);
+        unsynced_add(d->store_, n, 0, NULL, 0, len);
     }
     if (rc == 0 && dbk_round_up(len, BLOCK_BYTES) < n->allocated_bytes) {
         n->allocated_bytes = dbk_round_up(len, BLOCK_BYTES);
@@ -1116,19 +1167,61 @@ static void forget_nameless(struct sim_store *s)
     }
 }
 
+/* A change among those that are not synced, or behind them all. */
+static uint64_t draw_cutoff(const struct sim_store *s, uint64_t seed)
+{
+    uint64_t oldest = s->changes;
+    for (size_t i = 0; i < s->inode_count; i++) {
+        const struct inode *n = &s->inodes[i];
+        oldest =
+            n->unsynced_count > 0 && n->unsynced[0].order < oldest ? n->unsynced[0].order : oldest;
+    }
+    for (size_t i = 0; i < s->unsynced_name_count; i++) {
+        uint64_t order = s->unsynced_names[i].order;
+        oldest = order < oldest ? order : oldest;
+    }
+    return oldest + sim_draw(&seed) % (s->changes - oldest + 1);
+}
+
+static void dir_power_cut(struct sim_store *s, uint32_t dir, enum sim_profile profile,
+                          uint64_t cutoff, uint64_t *state)
+{
+    struct names_kept kept = {.first = 0};
+    switch (profile) {
+    case SIM_KEEP_NOTHING:
+        break;
+    case SIM_KEEP_ALL:
+    case SIM_KEEP_LAST_WRITE:
+        kept.first = SIZE_MAX;
+        break;
+    case SIM_KEEP_SUBSET:
+    case SIM_KEEP_PAGES:
+        kept.first = (size_t)(sim_draw(state) % (dir_unsynced_count(s, dir) + 1));
+        break;
+    case SIM_KEEP_PREFIX:
+        kept.before = cutoff;
+        break;
+    case SIM_KEEP_ANY:
+        kept.chosen = state;
+        break;
+    case SIM_PROFILE_COUNT:
+        wrong("profile", "not one");
+    }
+    dir_settle(s, dir, kept);
+}
+
 void sim_power_cut(struct sim_disk *disk, enum sim_profile profile, uint64_t seed)
 {
     struct sim_store *s = disk->store_;
+    uint64_t cutoff = draw_cutoff(s, seed);
     sim_kill(disk);
     for (size_t i = 0; i < s->inode_count; i++) {
         uint64_t state = seed + i * 0x632be59bd9b4e019u;
         if (s->inodes[i].kind == DBK_FILE_DIRECTORY) {
-            size_t count = dir_unsynced_count(s, (uint32_t)i);
-            size_t kept = profile == SIM_KEEP_NOTHING ? 0 : count;
-            kept = profile == SIM_KEEP_SUBSET ? (size_t)(sim_draw(&state) % (count + 1)) : kept;
-            dir_settle(s, (uint32_t)i, kept);
+            dir_power_cut(s, (uint32_t)i, profile, cutoff, &state);
         } else {
-            inode_power_cut(&s->inodes[i], profile, sim_draw(&state));
+            struct draw draw = {.state = sim_draw(&state), .cutoff = cutoff};
+            inode_power_cut(&s->inodes[i], profile, draw);
         }
     }
     s->cache.count = 0;
@@ -1227,7 +1320,7 @@ static uint32_t settled_parent(struct sim_store *s, const char *path,
     if (path_parent(s, &s->cache, path, &dir, text) != 0) {
         wrong("no such directory", path);
     }
-    dir_settle(s, dir, SIZE_MAX);
+    dir_sync(s, dir);
     return dir;
 }
 
@@ -1240,7 +1333,7 @@ void sim_put_file(struct sim_disk *disk, const char *path, const void *bytes, si
     uint32_t inode = old != NULL ? old->inode : inode_new(s, DBK_FILE_REGULAR);
     if (old == NULL) {
         name_change(s, NAME_ADDED, dir, inode, "", text);
-        dir_settle(s, dir, SIZE_MAX);
+        dir_sync(s, dir);
     }
     struct inode *n = &s->inodes[inode];
     unsynced_clear(n);
@@ -1263,7 +1356,7 @@ void sim_remove_file(struct sim_disk *disk, const char *path)
     uint32_t inode = n->inode;
     blocks_free(s, inode);
     name_change(s, NAME_REMOVED, dir, inode, text, "");
-    dir_settle(s, dir, SIZE_MAX);
+    dir_sync(s, dir);
 }
 
 static const struct name *name_of_dir(const struct names *names, uint32_t inode)

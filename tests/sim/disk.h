@@ -14,7 +14,8 @@
  * (only the medium and what the profile keeps of the rest stays) brings the machine back.
  *
  * A failed sync behaves as ext4 and xfs do (Rebello et al., USENIX ATC 2020): the pages are marked
- * clean, the cache keeps the new content, the medium the old one, and the next sync returns 0. A sync
+ * clean, the cache keeps the new content (or, where `failed_sync_reverts`, shows the old one), the medium has
+ * the old one, and the next sync returns 0. A sync
  * that was interrupted (EINTR) changes nothing.
  *
  * Memory that runs out ends the test. Threads: one at a time per disk.
@@ -55,18 +56,23 @@ enum sim_call {
 };
 
 /* What a power cut keeps of what was not synced. The sectors of a write are judged one by one and each
- * file for itself; size changes and the operations of a directory are kept as a prefix in order. */
+ * file for itself; size changes and the operations of a directory are kept as a prefix in order, but for
+ * SIM_KEEP_ANY. */
 enum sim_profile {
     SIM_KEEP_NOTHING,
     SIM_KEEP_ALL,
     SIM_KEEP_LAST_WRITE, /* of each file; names and sizes are kept */
     SIM_KEEP_SUBSET,     /* drawn from the seed */
+    SIM_KEEP_PREFIX,     /* of all changes of the disk in order; the last write is torn */
+    SIM_KEEP_PAGES,      /* as SUBSET, in units of 4 KiB */
+    SIM_KEEP_ANY,        /* as SUBSET, size changes and names too in any mixture */
     SIM_PROFILE_COUNT
 };
 
 enum sim_trouble {
-    SIM_FAIL_ONCE,   /* the call fails with `os_errno` and does nothing (a sync: see above) */
-    SIM_FAIL_STICKY, /* so does every later one that matches */
+    SIM_FAIL_ONCE,    /* the call fails with `os_errno` and does nothing (a sync: see above) */
+    SIM_FAIL_STICKY,  /* so does every later one that matches */
+    SIM_SHORT_STICKY, /* as SHORT_ONCE, each time */
     SIM_SHORT_ONCE /* a pwrite or pread does `short_bytes` less than it could (a pread at least 1) */
 };
 
@@ -94,6 +100,9 @@ struct sim_disk {
     uint64_t steps;                 /* so far */
     uint64_t crash_at;              /* this step and all after it fail; 0: none */
     uint64_t syncs_failed;          /* that took unsynced data with them */
+    uint64_t troubles;              /* that were injected and came */
+    bool beside;                    /* the test itself looks: no steps, no trouble */
+    bool failed_sync_reverts;       /* the cache shows the medium again after it, as on btrfs */
     bool dead;                      /* crash_at was reached */
     uint64_t calls[SIM_CALL_COUNT]; /* steps by kind */
     FILE *trace;                    /* NULL, or where each step is printed */

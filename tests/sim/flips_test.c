@@ -7,7 +7,8 @@
  *     counts it as damaged;
  *   - `repair` makes a journal of what is left that opens, and verifies but for records that rotted; each
  *     event is in it as it was given, or counted as lost, or kept with its damaged record.
- * The short form takes a share of the bits; DAYBOOK_SIM_DEEP takes all. One thread.
+  * The short form takes a share of the bits; DAYBOOK_SIM_DEEP takes all; DAYBOOK_FLIPS_PART=K/N takes the Kth of N
+ * parts of all, so that a long run can be done piece by piece. One thread.
  */
 #include <inttypes.h>
 #include <setjmp.h>
@@ -235,16 +236,30 @@ static void judge(struct world *w, enum kind kind, const char *what, struct tall
     repair_gives_back(w, kind, what, tally);
 }
 
-static bool deep(void)
+/* Which bits and lengths are tried: from the first one on, each so many-th. */
+struct share {
+    uint64_t first;
+    uint64_t step;
+};
+
+static struct share share(void)
 {
-    return getenv("DAYBOOK_SIM_DEEP") != NULL;
+    const char *part = getenv("DAYBOOK_FLIPS_PART");
+    char *rest = NULL;
+    if (part == NULL) {
+        return (struct share){0, getenv("DAYBOOK_SIM_DEEP") != NULL ? 1 : STEP_SHORT};
+    }
+    uint64_t first = strtoull(part, &rest, 10);
+    uint64_t step = *rest == '/' ? strtoull(rest + 1, NULL, 10) : 0;
+    assert_true(step > 0 && first < step);
+    return (struct share){first, step};
 }
 
 static void each_flip(const struct world *sound, const char *path, uint64_t end,
                       struct tally *tally)
 {
     char what[160];
-    for (uint64_t bit = 0; bit < end * 8; bit += deep() ? 1 : STEP_SHORT) {
+    for (uint64_t bit = share().first; bit < end * 8; bit += share().step) {
         struct world *w = world_clone(sound);
         (void)snprintf(what, sizeof what, "%s, byte %" PRIu64 ", bit %u", path, bit / 8,
                        (unsigned)(bit % 8));
@@ -296,7 +311,7 @@ static void truncations(enum ended ended, const char *name)
     uint64_t used = used_bytes(sound, FIRST);
     uint64_t size = 0;
     (void)sim_bytes(sound->disk, SIM_MEDIUM, FIRST, &size);
-    for (uint64_t len = 0; len <= used + 4096 && len < size; len += deep() ? 1 : STEP_SHORT) {
+    for (uint64_t len = share().first; len <= used + 4096 && len < size; len += share().step) {
         char what[160];
         struct world *w = world_clone(sound);
         uint64_t ignored = 0;
