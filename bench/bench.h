@@ -156,6 +156,8 @@ void bench_sqlite(struct bench *bench);
 void bench_worker(struct bench *bench);
 void bench_caller(struct bench *bench);
 void bench_consumers(struct bench *bench);
+void bench_capacity(struct bench *bench);
+void bench_prune(struct bench *bench);
 void bench_memory(struct bench *bench);
 void bench_start(struct bench *bench);
 void bench_http(struct bench *bench);

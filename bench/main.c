@@ -32,6 +32,8 @@ static const struct suite {
     {"worker", bench_worker, "the delivery worker itself: a destination that costs nothing"},
     {"caller", bench_caller, "20,000 events of one caller, 20 ms a call of the destination"},
     {"consumers", bench_consumers, "durable appends beside three consumers instead of one"},
+    {"capacity", bench_capacity, "durable appends that each give up a delivered event"},
+    {"prune", bench_prune, "durable appends while a million events are pruned"},
     {"memory", bench_memory, "resident bytes of a pending event"},
     {"start", bench_start, "from open to ready with 300,000 stored events"},
     {"http", bench_http, "one event a request over 64 connections"},
