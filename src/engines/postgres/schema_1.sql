@@ -75,7 +75,7 @@ CREATE TABLE @.mark (
     attempts_then integer NOT NULL DEFAULT 0,
     quarantined_at bigint NOT NULL DEFAULT 0,
     words bytea,
-    CONSTRAINT mark_pkey PRIMARY KEY (consumer_id, pos)
+    CONSTRAINT mark_pkey PRIMARY KEY (pos, consumer_id)
 ) WITH (fillfactor = 90);
 CREATE INDEX mark_leased ON @.mark (consumer_id, key_id) WHERE lease_expires IS NOT NULL;
 CREATE INDEX mark_ahead ON @.mark (consumer_id, key_id) WHERE resolution = 1;
@@ -150,7 +150,7 @@ $fn$;
 -- 2 dropped, 3 discarded. Returns how many were there.
 CREATE FUNCTION @.forget_1(p_slot integer, p_pos bigint[], p_kind integer) RETURNS bigint LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $fn$
+SET enable_bitmapscan = off SET enable_material = off SET plan_cache_mode = force_generic_plan AS $fn$
 DECLARE
     v_consumers integer[];
     v_gone bigint;
@@ -182,7 +182,7 @@ $fn$;
 CREATE FUNCTION @.open_from_1(p_consumer integer, p_key bigint, p_from bigint, p_resolved bigint,
                               OUT o_pos bigint, OUT o_version integer) LANGUAGE sql STABLE
 SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_bitmapscan = off AS $fn$
+SET enable_bitmapscan = off SET enable_material = off AS $fn$
     SELECT e.pos, e.row_version
       FROM @.event e LEFT JOIN @.mark m ON m.consumer_id = p_consumer AND m.pos = e.pos
      WHERE e.key_id = p_key AND e.pos >= p_from
@@ -194,7 +194,7 @@ $fn$;
 -- busy (P5).
 CREATE FUNCTION @.forget_open_1(p_slot integer, p_now bigint, p_pos bigint[], p_kind integer) RETURNS bigint LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $fn$
+SET enable_bitmapscan = off SET enable_material = off SET plan_cache_mode = force_generic_plan AS $fn$
 DECLARE
     v_keys bigint[];
     v_consumers integer[];
@@ -228,7 +228,7 @@ $fn$;
 -- P3: what was accepted up to p_until and is delivered, lowest position first, at most p_max. Returns how many.
 CREATE FUNCTION @.prune_1(p_slot integer, p_until bigint, p_max integer) RETURNS bigint LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $fn$
+SET enable_bitmapscan = off SET enable_material = off SET plan_cache_mode = force_generic_plan AS $fn$
 DECLARE
     v_first bigint;
     v_pos bigint[];
@@ -251,7 +251,7 @@ $fn$;
 -- P4: the oldest delivered, at most p_max; what was rewound since counts too. Returns how many.
 CREATE FUNCTION @.reclaim_1(p_slot integer, p_now bigint, p_max bigint) RETURNS bigint LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $fn$
+SET enable_bitmapscan = off SET enable_material = off SET plan_cache_mode = force_generic_plan AS $fn$
 DECLARE
     v_pos bigint[];
     v_again bigint[];
@@ -287,7 +287,7 @@ $fn$;
 -- P5: the p_max oldest that are not quarantined. Returns how many.
 CREATE FUNCTION @.drop_1(p_slot integer, p_now bigint, p_max bigint) RETURNS bigint LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $fn$
+SET enable_bitmapscan = off SET enable_material = off SET plan_cache_mode = force_generic_plan AS $fn$
 DECLARE
     v_pos bigint[];
 BEGIN
@@ -315,7 +315,7 @@ RETURNS TABLE (o_ord bigint, o_code integer, o_pos bigint, o_aux bigint, o_versi
                o_space text, o_subject text, o_record text)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $fn$
+SET enable_bitmapscan = off SET enable_material = off SET plan_cache_mode = force_generic_plan AS $fn$
 DECLARE
     v_now bigint := @.clock_1(p_now);
     v_new bigint[];
@@ -637,7 +637,7 @@ RETURNS TABLE (o_kind integer, o_consumer integer, o_now bigint, o_lanes bigint,
                o_space text, o_subject text, o_record text)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $fn$
+SET enable_bitmapscan = off SET enable_material = off SET plan_cache_mode = force_generic_plan AS $fn$
 DECLARE
     c record;
     v_now bigint;
@@ -712,7 +712,7 @@ CREATE FUNCTION @.hand_out_1(p_consumer integer, p_now bigint, p_expires bigint,
                              p_attempt integer[], p_hand_outs integer[], p_lanes bigint[])
 RETURNS TABLE (o_token bigint) LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $fn$
+SET enable_bitmapscan = off SET enable_material = off SET plan_cache_mode = force_generic_plan AS $fn$
 DECLARE
     v_tokens bigint[];
 BEGIN
@@ -721,7 +721,7 @@ BEGIN
                         lease_granted, lease_expires)
     SELECT p_consumer, u.pos, u.key_id, 0, true, false, u.attempt, u.hand_outs, u.token, 0, p_now, p_expires
       FROM unnest(p_pos, p_keys, p_attempt, p_hand_outs, v_tokens) u(pos, key_id, attempt, hand_outs, token)
-    ON CONFLICT (consumer_id, pos) DO UPDATE
+    ON CONFLICT (pos, consumer_id) DO UPDATE
        SET handed = true, refunded = false, attempt = excluded.attempt, hand_outs = excluded.hand_outs, token = excluded.token,
            lease_granted = excluded.lease_granted, lease_expires = excluded.lease_expires;
     UPDATE @.lane l
@@ -745,7 +745,7 @@ RETURNS TABLE (o_ord bigint, o_consumer integer, o_start bigint, o_floor bigint,
                o_expires bigint)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $fn$
+SET enable_bitmapscan = off SET enable_material = off SET plan_cache_mode = force_generic_plan AS $fn$
 DECLARE
     c record;
     v_keys bigint[];
@@ -781,7 +781,7 @@ CREATE FUNCTION @.settle_1(
     p_attempts_then integer[], p_quarantined_at bigint[], p_words bytea[], p_damaged bigint[], p_ended bigint[])
 RETURNS void LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $fn$
+SET enable_bitmapscan = off SET enable_material = off SET plan_cache_mode = force_generic_plan AS $fn$
 DECLARE
     c_none CONSTANT bigint := 9223372036854775807;
     v_many boolean := (SELECT count(*) > 1 FROM @.consumer);
@@ -810,7 +810,7 @@ BEGIN
                       p_expires, p_reason, p_attempts_then, p_quarantined_at, p_words)
                u(pos, lane, resolution, handed, refunded, attempt, hand_outs, token, survivor, granted, expires, reason,
                  attempts_then, quarantined_at, words)
-        ON CONFLICT (consumer_id, pos) DO UPDATE
+        ON CONFLICT (pos, consumer_id) DO UPDATE
            SET resolution = excluded.resolution, handed = excluded.handed, refunded = excluded.refunded,
                attempt = excluded.attempt, hand_outs = excluded.hand_outs, token = excluded.token, survivor = excluded.survivor,
                lease_granted = excluded.lease_granted, lease_expires = excluded.lease_expires, reason = excluded.reason,
@@ -820,31 +820,45 @@ BEGIN
         UPDATE @.event e SET damaged = true WHERE e.pos = ANY (p_damaged) AND NOT e.damaged;
     END IF;
     -- The heads. One that becomes none is looked for again under the key's lock, which an append may hold.
-    LOOP
-        SELECT array_agg(coalesce(h.pos, c_none) ORDER BY u.o), array_agg(coalesce(h.row_version, l.row_version, 0) ORDER BY u.o),
-               array_agg(coalesce(l.head, c_none) ORDER BY u.o)
-          INTO v_heads, v_versions, v_before
-          FROM unnest(p_lanes) WITH ORDINALITY u(key_id, o)
-          LEFT JOIN @.lane l ON l.consumer_id = p_consumer AND l.key_id = u.key_id
-          LEFT JOIN LATERAL (
-             SELECT e.pos, e.row_version FROM @.event e LEFT JOIN @.mark m ON m.consumer_id = p_consumer AND m.pos = e.pos
-              WHERE e.key_id = u.key_id AND e.pos >= l.head AND e.pos <> ALL (p_acked)
-                AND CASE WHEN m.pos IS NULL THEN e.pos > l.resolved_through ELSE m.resolution = 0 END
-              ORDER BY e.pos LIMIT 1) h ON true;
-        EXIT WHEN v_locked;
-        v_locked := true;
+    SELECT array_agg(coalesce(h.pos, c_none) ORDER BY u.o), array_agg(coalesce(h.row_version, l.row_version, 0) ORDER BY u.o),
+           array_agg(coalesce(l.head, c_none) ORDER BY u.o)
+      INTO v_heads, v_versions, v_before
+      FROM unnest(p_lanes) WITH ORDINALITY u(key_id, o)
+      LEFT JOIN @.lane l ON l.consumer_id = p_consumer AND l.key_id = u.key_id
+      LEFT JOIN LATERAL (
+         SELECT e.pos, e.row_version FROM @.event e LEFT JOIN @.mark m ON m.consumer_id = p_consumer AND m.pos = e.pos
+          WHERE e.key_id = u.key_id AND e.pos >= l.head AND e.pos <> ALL (p_acked)
+            AND CASE WHEN m.pos IS NULL THEN e.pos > l.resolved_through ELSE m.resolution = 0 END
+          ORDER BY e.pos LIMIT 1) h ON true;
+    IF NOT v_locked THEN
         PERFORM 1 FROM @.key k
           WHERE k.key_id IN (SELECT u.key_id FROM unnest(p_lanes, v_heads, v_before) u(key_id, head, before)
                               WHERE u.head = c_none AND u.before <> c_none)
           ORDER BY k.key_id FOR UPDATE;
-        EXIT WHEN NOT FOUND;
-    END LOOP;
+        IF FOUND THEN
+            -- What was appended meanwhile came behind all that was there.
+            FOR r IN SELECT u.o, h.pos, h.row_version
+                       FROM unnest(p_lanes, v_heads, v_before) WITH ORDINALITY u(key_id, head, before, o)
+                      CROSS JOIN LATERAL (
+                         SELECT e.pos, e.row_version FROM @.event e
+                           LEFT JOIN @.mark m ON m.consumer_id = p_consumer AND m.pos = e.pos
+                          WHERE e.key_id = u.key_id AND e.pos > u.before AND e.pos <> ALL (p_acked)
+                            AND (m.pos IS NULL OR m.resolution = 0)
+                            AND e.pos > (SELECT l.resolved_through FROM @.lane l
+                                          WHERE l.consumer_id = p_consumer AND l.key_id = u.key_id)
+                          ORDER BY e.pos LIMIT 1) h
+                      WHERE u.head = c_none AND u.before <> c_none LOOP
+                v_heads[r.o] := r.pos;
+                v_versions[r.o] := r.row_version;
+            END LOOP;
+        END IF;
+    END IF;
     v_through := array_fill(0::bigint, ARRAY[greatest(1, cardinality(p_lanes))]);
     IF cardinality(p_acked) > 0 THEN
         INSERT INTO @.mark (consumer_id, pos, key_id, resolution, handed, refunded, attempt, hand_outs, token, survivor)
         SELECT p_consumer, u.pos, p_lanes[u.lane], 1, true, false, 0, 0, 0, 0
           FROM unnest(p_acked, p_acked_lane) u(pos, lane) WHERE u.pos > v_heads[u.lane]
-        ON CONFLICT (consumer_id, pos) DO UPDATE SET resolution = 1, lease_granted = NULL, lease_expires = NULL;
+        ON CONFLICT (pos, consumer_id) DO UPDATE SET resolution = 1, lease_granted = NULL, lease_expires = NULL;
         DELETE FROM @.mark m USING unnest(p_acked, p_acked_lane) u(pos, lane)
          WHERE m.consumer_id = p_consumer AND m.pos = u.pos AND u.pos < v_heads[u.lane];
         FOR r IN SELECT u.lane, max(u.pos) AS pos FROM unnest(p_acked, p_acked_lane) u(pos, lane)
@@ -927,7 +941,7 @@ RETURNS TABLE (o_pos bigint, o_version integer, o_bytes integer, o_checksum inte
                o_id text, o_space text, o_subject text, o_record text)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $fn$
+SET enable_bitmapscan = off SET enable_material = off SET plan_cache_mode = force_generic_plan AS $fn$
 DECLARE
     v_horizon bigint := @.horizon_1();
 BEGIN
@@ -993,7 +1007,7 @@ $fn$;
 -- W5: the newest event below p_below that the consumer itself has acknowledged.
 CREATE FUNCTION @.control_1(p_name text, p_below bigint, p_version integer) RETURNS bigint LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_bitmapscan = off AS $fn$
+SET enable_bitmapscan = off SET enable_material = off AS $fn$
 DECLARE
     c record;
     l record;
@@ -1075,7 +1089,7 @@ $fn$;
 -- Keys without an event, and leases of dropped events that have ended. Returns the last key looked at; 0: the end.
 CREATE FUNCTION @.sweep_1(p_now bigint, p_after bigint, p_max integer) RETURNS bigint LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_bitmapscan = off AS $fn$
+SET enable_bitmapscan = off SET enable_material = off AS $fn$
 DECLARE
     v_now bigint := @.clock_1(p_now);
     v_last bigint;
