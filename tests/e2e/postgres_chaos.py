@@ -29,7 +29,8 @@ KEYS_EACH = 12
 LEASE_S = 2
 DRAIN_S = 120
 
-# Each row that is handed out is looked at: was the event, or another of its key, still leased to somebody else?
+# Each row that is handed out is looked at: was the event, or another of its key, still leased to somebody else? What the same
+# transaction wrote is of the same claim.
 WATCH = """
 CREATE TABLE public.violation (what text, pos bigint, key_id bigint, old_token bigint, new_token bigint, left_us bigint);
 CREATE TABLE public.hand_out (n bigint);
@@ -48,7 +49,7 @@ BEGIN
       JOIN daybook.mark m ON m.consumer_id = n.consumer_id AND m.key_id = n.key_id AND m.resolution = 0
      WHERE n.token <> o.token AND m.lease_expires > public.now_us()
        AND NOT EXISTS (SELECT 1 FROM new_rows x WHERE x.consumer_id = m.consumer_id AND x.pos = m.pos)
-       AND m.token < (SELECT min(x.token) FROM new_rows x);
+       AND m.xmin::text <> (pg_current_xact_id()::text::numeric % 4294967296)::text;
   RETURN NULL;
 END $$;
 CREATE FUNCTION public.look_at_insert() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
@@ -59,7 +60,7 @@ BEGIN
       JOIN daybook.mark m ON m.consumer_id = n.consumer_id AND m.key_id = n.key_id AND m.resolution = 0
      WHERE n.lease_expires IS NOT NULL AND m.lease_expires > public.now_us()
        AND NOT EXISTS (SELECT 1 FROM new_rows x WHERE x.consumer_id = m.consumer_id AND x.pos = m.pos)
-       AND m.token < (SELECT min(x.token) FROM new_rows x);
+       AND m.xmin::text <> (pg_current_xact_id()::text::numeric % 4294967296)::text;
   UPDATE public.hand_out SET n = n + (SELECT count(*) FROM new_rows);
   RETURN NULL;
 END $$;

@@ -148,7 +148,7 @@ static void condemn(struct walk *w, int row, enum daybook_quarantine_reason reas
                           .hand_outs = (uint32_t)dbk_pg_int(r, row, COL_HAND_OUTS),
                           .token = (uint64_t)dbk_pg_int(r, row, COL_TOKEN),
                           .survivor = (uint64_t)dbk_pg_int(r, row, COL_SURVIVOR),
-                          .reason = reason,
+                          .reason = (int32_t)reason,
                           .attempts_then = (uint32_t)dbk_pg_int(r, row, COL_ATTEMPT),
                           .quarantined_at_us = w->now_us,
                           .changed = true,
