@@ -216,8 +216,7 @@ enum daybook_code dbk_mend_journal(const struct dbk_config *config, const char *
             DBK_LOG_TEXT_FIELD("reason", why));
     code = daybook_log_repair(mend.path, mend.fresh, &hooks, &mend.report, &cause);
     if (code == DAYBOOK_NO_MEMORY) {
-        *err = cause;
-        return code;
+        return dbk_fail(err, code, "%s", cause.message);
     }
     if (code != DAYBOOK_OK) {
         return dbk_fail(err, DAYBOOK_DAMAGED, "%.*s; and it cannot be repaired: %.*s", 220, why,
