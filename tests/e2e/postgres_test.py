@@ -306,6 +306,44 @@ def test_a_start_without_the_database():
         assert status in (0, 1) and took < 30, (status, took, d.log())
 
 
+def every_process(server, number):
+    """A signal for the server and all of its children: it hangs, and its sockets stay open."""
+    with open(f"{server.data}/postmaster.pid", encoding="ascii") as file:
+        postmaster = file.readline().strip()
+    children = subprocess.run(["ps", "-o", "pid=", "--ppid", postmaster], stdout=subprocess.PIPE, check=True).stdout.split()
+    for pid in [postmaster, *children]:
+        with contextlib.suppress(ProcessLookupError):  # a worker that had just ended
+            os.kill(int(pid), number)
+
+
+def test_a_server_that_hangs():
+    with Database() as database, served(database, journal={"operation_timeout": "2s"},
+                                        shutdown={"deadline": "1s", "flush_timeout": "1s"}) as d:
+        assert d.post(event("before"))[0] == 201
+        every_process(database.server, signal.SIGSTOP)
+        try:
+            begin = time.monotonic()
+            status, _, answer = d.post(event("hung"))
+            took = time.monotonic() - begin
+            assert (status, answer["reason"]) == (503, "timed_out"), answer
+            assert took < 4, took
+            begin = time.monotonic()
+            assert d.get("/healthz")[0] == 200 and d.get("/readyz")[0] in (200, 503)
+            quick = time.monotonic() - begin
+            assert quick < 1, quick
+            status, stopped = d.stop(seconds=30)
+            assert status in (0, 1) and stopped < 8, (status, stopped, d.log())
+        finally:
+            every_process(database.server, signal.SIGCONT)
+        d.start()
+        assert d.post(event("hung"))[0] in (200, 201)
+        settled(d)
+        assert {row[0] for row in d.rows()} == {"before", "hung"}
+        dp.promise("a database that hangs: an append is answered within 4 s at an operation_timeout of 2 s, health at once, a stop "
+                   "ends within 8 s at a bound of 6 s and a second",
+                   f"answered after {took:.2f} s, health and readiness after {quick:.3f} s, stopped after {stopped:.2f} s with {status}")
+
+
 def test_connections_are_ended_and_all_in_use():
     with Database(max_connections="24", superuser_reserved_connections="3") as database, served(database) as d:
         producer = Producer(d, "ended")

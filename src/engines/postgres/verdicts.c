@@ -369,7 +369,7 @@ static enum daybook_code judge_quarantine(const struct pg_standing *s, struct pg
     }
     m->resolution = PG_QUARANTINED;
     m->leased = false;
-    m->reason = said->reason;
+    m->reason = (int32_t)said->reason;
     m->attempts_then = m->attempt;
     m->quarantined_at_us = s->now_us;
     m->words = said->words;
