@@ -160,6 +160,7 @@ void bench_capacity(struct bench *bench);
 void bench_prune(struct bench *bench);
 void bench_memory(struct bench *bench);
 void bench_start(struct bench *bench);
+void bench_start_many(struct bench *bench);
 void bench_http(struct bench *bench);
 void bench_postgres(struct bench *bench);
 

@@ -35,7 +35,8 @@ static const struct suite {
     {"capacity", bench_capacity, "durable appends that each give up a delivered event"},
     {"prune", bench_prune, "durable appends while a million events are pruned"},
     {"memory", bench_memory, "resident bytes of a pending event"},
-    {"start", bench_start, "from open to ready with 300,000 stored events"},
+    {"start", bench_start, "from open to ready with 1,000,000 stored events"},
+    {"start-many", bench_start_many, "the same with 10,000,000"},
     {"http", bench_http, "one event a request over 64 connections"},
     {"postgres", bench_postgres, "the PostgreSQL engine beside plain clients of the same server"},
 };

@@ -21,6 +21,11 @@
     X(APPEND_INTO_CRASHED, "append_into_crashed") /* D8: what a crash left is written on */        \
     X(TRUNCATE_DAMAGE, "truncate_damage")         /* D7: damage below a proof is cut off */        \
     X(RETRY_FAILED_SYNC, "retry_failed_sync")     /* A7: a failed sync is repeated and believed */ \
+    X(RENAME_BEFORE_FSYNC,                                                                         \
+      "rename_before_fsync")                  /* D1: a file has its name before it is on disk */   \
+    X(CHECKPOINT_AHEAD, "checkpoint_ahead")   /* D1: it describes more than the durable log */     \
+    X(INDEX_WITHOUT_CRC, "index_without_crc") /* D7: an index is believed as it is */              \
+    X(TRIM_BY_NEWEST, "trim_by_newest")       /* D7: a segment goes one checkpoint too early */    \
     X(ACCEPTED_AT_GOES_BACK, "accepted_at_goes_back")                                              \
     X(OBSERVED_BY_US, "observed_by_us")                                                            \
     X(NUMBERS_AS_DOUBLES, "numbers_as_doubles")                                                    \

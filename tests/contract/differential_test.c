@@ -82,6 +82,7 @@ struct op {
 
 static uint64_t operations_done;
 static uint64_t power_cuts;
+static uint64_t resumed; /* openings from a checkpoint, compared with a replay of the whole log */
 static uint64_t current_seed;
 
 /* ---- what the operations do ------------------------------------------------------------------------------ */
@@ -701,6 +702,7 @@ static size_t run_sequence(const struct contract_engine *engine, const struct op
     }
     memcpy(ret_why, p.why, PAIR_WHY_MAX);
     pair_forget_marks(&p, p.mark_count);
+    resumed += p.subject->resumed;
     world_free(p.oracle);
     world_free(p.subject);
     return i;
@@ -832,8 +834,9 @@ static void test_the_engine_and_the_oracle_answer_alike(void **state)
             report(set->engine, ops, found + 1, current_seed);
         }
     }
-    (void)printf("# %" PRIu64 " operations, %" PRIu64 " losses of power\n", operations_done,
-                 power_cuts);
+    (void)printf("# %" PRIu64 " operations, %" PRIu64 " losses of power, %" PRIu64
+                 " openings from a checkpoint\n",
+                 operations_done, power_cuts, resumed);
 }
 
 int main(int argc, char **argv)

@@ -5,9 +5,11 @@
  */
 #include "harness/world.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "engines/log/format.h"
 #include "engines/log/log.h"
 #include "harness/directory.h"
@@ -55,12 +57,65 @@ static enum daybook_code open_log(struct contract_world *world,
     return dbk_log_open(&options, &world->disk->os, &world->journal, err);
 }
 
+/* Memory of a handle that failed may be ahead of its log. */
+static bool is_open(struct daybook_journal *journal)
+{
+    struct daybook_journal_stats stats;
+
+    return daybook_journal_stats(journal, 0, &stats, NULL) == DAYBOOK_OK &&
+           stats.state == DAYBOOK_JOURNAL_OPEN;
+}
+
+/* What is in memory, what a checkpoint and the log behind it make, and what the whole log makes are one. */
+static enum daybook_code compare_states(struct contract_world *world,
+                                        const struct daybook_capacity *capacity, const char *when,
+                                        struct daybook_error *err)
+{
+    struct daybook_log_options options = options_of(world, capacity);
+    struct daybook_journal *resumed = NULL;
+    struct daybook_journal *whole = NULL;
+    uint64_t position = 0;
+    const char *wrong = NULL;
+    enum daybook_code code = dbk_log_open_readonly(&options, &world->disk->os, &resumed, err);
+
+    if (code == DAYBOOK_OK) {
+        code = dbk_log_open_readonly_whole(&options, &world->disk->os, 0, &whole, err);
+    }
+    if (code == DAYBOOK_OK) {
+        world->resumed += dbk_log_opening(resumed).resumed_lsn != 0 ? 1 : 0;
+        wrong = dbk_log_differs(resumed, whole, world->now_us, &position);
+        if (wrong == NULL && is_open(world->journal)) {
+            wrong = dbk_log_differs(world->journal, whole, world->now_us, &position);
+        }
+    }
+    if (wrong != NULL) {
+        code = dbk_fail(err, DAYBOOK_DAMAGED,
+                        "%s: the state live, from a checkpoint and from the whole log differ: %s "
+                        "(position %" PRIu64 ")",
+                        when, wrong, position);
+    }
+    if (resumed != NULL) {
+        (void)daybook_journal_close(resumed, NULL);
+    }
+    if (whole != NULL) {
+        (void)daybook_journal_close(whole, NULL);
+    }
+    return code;
+}
+
 static enum daybook_code reopen_log(struct contract_world *world, enum contract_end end,
                                     const struct daybook_capacity *capacity,
                                     struct daybook_error *err)
 {
     enum daybook_code code = DAYBOOK_OK;
 
+    if (!world->disk->dead) {
+        world->disk->crash_at = 0; /* it has not come to it */
+        code = compare_states(world, &world->capacity, "before the end", err);
+    }
+    if (code != DAYBOOK_OK) {
+        return code;
+    }
     if (end == CONTRACT_CLOSED) {
         code = daybook_journal_close(world->journal, err);
         if (code == DAYBOOK_BACKEND) { /* no room to mark the end: the opening recovers */
@@ -75,7 +130,10 @@ static enum daybook_code reopen_log(struct contract_world *world, enum contract_
         }
     }
     world->journal = NULL;
-    return code == DAYBOOK_OK ? open_log(world, capacity, err) : code;
+    if (code == DAYBOOK_OK) {
+        code = open_log(world, capacity, err);
+    }
+    return code == DAYBOOK_OK ? compare_states(world, capacity, "after the end", err) : code;
 }
 
 static uint64_t units_log(const struct contract_world *world)
@@ -109,6 +167,7 @@ static void tick_log(struct contract_world *world)
 {
     while (dbk_log_housekeep(world->journal)) {
     }
+    dbk_log_want_checkpoint(world->journal); /* the next group takes it, in its middle */
 }
 
 static enum daybook_code append_newer_log(struct contract_world *world,

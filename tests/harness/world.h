@@ -80,6 +80,8 @@ struct contract_world {
     struct daybook_journal *journal;
     struct daybook_capacity capacity;
     int64_t now_us; /* the caller's clock */
+    uint64_t
+        resumed; /* openings from a checkpoint that were compared with a replay of the whole log */
     struct daybook_batch *batch;
     struct daybook_error err;
     enum sim_profile cut; /* with CONTRACT_POWER; at first SIM_KEEP_NOTHING */

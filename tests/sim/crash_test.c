@@ -143,6 +143,54 @@ static void run_close(struct world *w)
     world_append(w, 1, 300);
 }
 
+static void minute(struct world *w)
+{
+    world_tick(w, 61000000);
+    world_housekeep(w);
+}
+
+/* D1: segments are sealed and get their indexes, checkpoints follow each other, one of them between a claim
+ * and its verdicts. */
+static void run_checkpoint(struct world *w)
+{
+    world_open(w);
+    world_register(w);
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < 7; i++) {
+            world_append(w, 1, 7500);
+            world_housekeep(w);
+        }
+        world_claim(w, 4);
+        minute(w);
+        world_append(w, 1, 300);
+        /* Due while verdicts are written and not synced. */
+        world_tick(w, 61000000);
+        world_ack(w, 3);
+        world_housekeep(w);
+    }
+}
+
+/* P3: the same while delivered events are forgotten and their segments go. */
+static void run_checkpoint_and_trim(struct world *w)
+{
+    world_open(w);
+    world_register(w);
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < 7; i++) {
+            world_append(w, 1, 7500);
+            world_housekeep(w);
+        }
+        world_claim(w, 64);
+        minute(w);
+        world_ack(w, 64);
+        world_maintain(w);
+        minute(w);
+    }
+    world_close(w);
+    world_open(w);
+    world_append(w, 1, 100);
+}
+
 struct scenario {
     const char *name;
     enum world_retention retention;
@@ -150,9 +198,14 @@ struct scenario {
 };
 
 static const struct scenario scenarios[] = {
-    {"append", RETAIN_ALL, run_append}, {"batch", RETAIN_ALL, run_batch},
-    {"switch", RETAIN_ALL, run_switch}, {"acknowledge", RETAIN_ALL, run_acknowledge},
-    {"trim", RETAIN_NONE, run_trim},    {"close", RETAIN_ALL, run_close},
+    {"append", RETAIN_ALL, run_append},
+    {"batch", RETAIN_ALL, run_batch},
+    {"switch", RETAIN_ALL, run_switch},
+    {"acknowledge", RETAIN_ALL, run_acknowledge},
+    {"trim", RETAIN_NONE, run_trim},
+    {"close", RETAIN_ALL, run_close},
+    {"checkpoint", RETAIN_ALL, run_checkpoint},
+    {"forget", RETAIN_NONE, run_checkpoint_and_trim},
 };
 #define SCENARIOS (sizeof scenarios / sizeof scenarios[0])
 
@@ -576,6 +629,14 @@ static void cuts_close(struct verdict *v)
 {
     sweep_cuts(&scenarios[5], v);
 }
+static void cuts_checkpoint(struct verdict *v)
+{
+    sweep_cuts(&scenarios[6], v);
+}
+static void cuts_forget(struct verdict *v)
+{
+    sweep_cuts(&scenarios[7], v);
+}
 static void cuts_recovery(struct verdict *v)
 {
     for (size_t i = 0; i < SCENARIOS && !v->failed; i++) {
@@ -617,11 +678,13 @@ static const struct sweep sweeps[] = {
     {"failed fdatasync at every one", failed_syncs},
     {"rot below a proof", rot_below_proof},
     {"a group at another place", misplaced_group},
+    {"cut at every step: indexes and checkpoints", cuts_checkpoint},
     {"cut at every step: batch append", cuts_batch},
     {"cut at every step: segment switch", cuts_switch},
     {"cut at every step: acknowledge", cuts_acknowledge},
     {"cut at every step: trim", cuts_trim},
     {"cut at every step: close and reopen", cuts_close},
+    {"cut at every step: checkpoints while segments go", cuts_forget},
     {"cut at every step: recovery of a recovery", cuts_recovery},
     {"every trouble at every step", trouble_everywhere},
 };
@@ -677,6 +740,8 @@ static const char *const promises[DBK_FAULT_COUNT] = {
     [DBK_FAULT_APPEND_INTO_CRASHED] = "D8: a crashed segment is never written on",
     [DBK_FAULT_TRUNCATE_DAMAGE] = "D7: damage below a proof is refused, not cut off",
     [DBK_FAULT_RETRY_FAILED_SYNC] = "D9: after a failed sync nothing is believed",
+    [DBK_FAULT_RENAME_BEFORE_FSYNC] = "D1: what has its final name is whole",
+    [DBK_FAULT_CHECKPOINT_AHEAD] = "D1: a checkpoint describes no more than the durable log",
 };
 
 /* One sweep under one fault in a process of its own: a fault may end it by an assertion or hang it.

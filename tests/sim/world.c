@@ -706,6 +706,41 @@ static bool deliver_all(struct world *w)
     return !w->halted;
 }
 
+/* The state from a checkpoint is the state of the whole log, and both are what `w->journal` holds, if it is
+ * open. Reads only. */
+bool world_states_agree(struct world *w, const char *when)
+{
+    struct daybook_log_options options = world_options(w);
+    struct daybook_journal *resumed = NULL;
+    struct daybook_journal *whole = NULL;
+    struct daybook_error err = {0};
+    uint64_t position = 0;
+    const char *wrong = NULL;
+    if (dbk_log_open_readonly(&options, &w->disk->os, &resumed, &err) != DAYBOOK_OK ||
+        dbk_log_open_readonly_whole(&options, &w->disk->os, 0, &whole, &err) != DAYBOOK_OK) {
+        world_fail(w, "%s: cannot be read: %s", when, err.message);
+    } else {
+        wrong = dbk_log_differs(resumed, whole, w->now_us, &position);
+        if (wrong == NULL && w->journal != NULL) {
+            wrong = dbk_log_differs(w->journal, whole, w->now_us, &position);
+        }
+        w->resumed += dbk_log_opening(resumed).resumed_lsn != 0 ? 1 : 0;
+    }
+    if (wrong != NULL) {
+        world_fail(
+            w,
+            "%s: state via checkpoint, by the whole log and live differ: %s (position %" PRIu64 ")",
+            when, wrong, position);
+    }
+    if (resumed != NULL) {
+        (void)daybook_journal_close(resumed, NULL);
+    }
+    if (whole != NULL) {
+        (void)daybook_journal_close(whole, NULL);
+    }
+    return wrong == NULL && !w->halted;
+}
+
 bool world_check(struct world *w)
 {
     static const struct world_cut kill = {.name = "kill", .kill = true};
@@ -720,6 +755,9 @@ bool world_check(struct world *w)
         return false;
     }
     settle_unknown(w, &first);
+    if (!world_states_agree(w, "after the crash")) {
+        return false;
+    }
     world_crash(w, &kill);
     world_open(w);
     if (!look(w, &second) || !same_found(w, &first, &second) || !repeat_newest(w)) {
@@ -737,7 +775,8 @@ bool world_check(struct world *w)
         return false;
     }
     world_close(w);
-    return !w->halted && verify(w, "after an orderly end");
+    return !w->halted && verify(w, "after an orderly end") &&
+           world_states_agree(w, "after an orderly end");
 }
 
 bool world_recognises(struct world *w, const struct daybook_event *event)

@@ -60,6 +60,7 @@ struct world {
     uint64_t token_max;
     enum world_ack registered; /* of the consumer */
     int64_t now_us;
+    uint32_t resumed;  /* openings from a checkpoint that were compared */
     bool halted;       /* dead, failed, or would not open: operations do nothing */
     char failure[640]; /* "": nothing is wrong */
 };
@@ -98,6 +99,8 @@ struct world_cut {
 void world_crash(struct world *w, const struct world_cut *cut);
 /* See above. Returns whether all is well; the world is used up. */
 bool world_check(struct world *w);
+/* State via checkpoint = state via the whole log = the open journal's; else the failure is set. */
+bool world_states_agree(struct world *w, const char *when);
 /* Whether an event is one that was given, byte for byte; else the failure is set. */
 bool world_recognises(struct world *w, const struct daybook_event *event);
 /* Reads what is stored and compares it with the ledger; the journal is open. */

@@ -27,16 +27,16 @@ enum {
     COLLISIONS_MAX = 4 /* stored events with the hash but not the id of one event */
 };
 
-uint64_t dbk_log_id_hash(const struct dbk_log *log, struct daybook_bytes request_id)
+uint64_t dbk_identity_id_hash(const struct dbk_identity *identity, struct daybook_bytes request_id)
 {
-    return XXH3_64bits_withSeed(request_id.data, request_id.len, log->identity.secret);
+    return XXH3_64bits_withSeed(request_id.data, request_id.len, identity->secret);
 }
 
-uint64_t dbk_log_key_hash(const struct dbk_log *log, struct daybook_bytes name_space,
-                          struct daybook_bytes subject)
+uint64_t dbk_identity_key_hash(const struct dbk_identity *identity, struct daybook_bytes name_space,
+                               struct daybook_bytes subject)
 {
     /* The first hash seeds the second, so that no boundary between the two is ambiguous. */
-    uint64_t first = XXH3_64bits_withSeed(name_space.data, name_space.len, log->identity.secret);
+    uint64_t first = XXH3_64bits_withSeed(name_space.data, name_space.len, identity->secret);
     return XXH3_64bits_withSeed(subject.data, subject.len, first ^ name_space.len);
 }
 
@@ -88,9 +88,10 @@ static void prepare(const struct dbk_log *log, const struct cursor *cursor, size
             prepared[i] = (struct prepared){0};
             continue;
         }
-        prepared[i].id_hash = dbk_log_id_hash(log, event->request_id);
+        prepared[i].id_hash = dbk_identity_id_hash(&log->identity, event->request_id);
         dbk_state_prefetch_id(log->state, prepared[i].id_hash);
-        prepared[i].key_hash = dbk_log_key_hash(log, event->name_space, event->subject);
+        prepared[i].key_hash =
+            dbk_identity_key_hash(&log->identity, event->name_space, event->subject);
         prepared[i].record_crc = dbk_crc32c(0, event->record.data, event->record.len);
     }
 }

@@ -313,6 +313,7 @@ bool dbk_tail_sync(struct dbk_log *log)
         return false;
     }
     tail->durable_lsn = dbk_lsn(tail->segment_no, tail->offset);
+    atomic_store(&log->durable_lsn, tail->durable_lsn);
     tail->first_unsynced_us = DAYBOOK_NO_DEADLINE;
     tail->last_sync_us = dbk_log_mono(log);
     tail->noted = false;
@@ -346,6 +347,8 @@ static bool tail_write(struct dbk_log *log, uint8_t *group, size_t frames_len, u
     tail->offset += (uint32_t)len;
     tail->group_no = header.group_no;
     tail->prev_hcrc = header.hcrc;
+    atomic_fetch_add_explicit(&log->frames, header.frame_count, memory_order_relaxed);
+    atomic_fetch_add_explicit(&log->log_bytes, len, memory_order_relaxed);
     tail->frames += header.frame_count;
     if (tail->first_unsynced_us == DAYBOOK_NO_DEADLINE) {
         tail->first_unsynced_us = dbk_log_mono(log);
@@ -411,6 +414,8 @@ static bool tail_move(struct dbk_log *log, const struct dbk_spare *to, size_t li
 {
     struct dbk_tail *tail = &log->tail;
     int old_file = tail->file;
+    uint32_t old_segment_no = tail->segment_no;
+    uint32_t old_end = tail->offset;
     tail->file = to->file;
     tail->segment_no = to->segment_no;
     tail->segment_bytes = to->segment_bytes;
@@ -422,6 +427,7 @@ static bool tail_move(struct dbk_log *log, const struct dbk_spare *to, size_t li
     if (old_file >= 0) {
         /* Everything in it is synced; an error of closing it can tell nothing new. */
         (void)log->os->close(log->os, old_file);
+        dbk_segment_sealed(log, old_segment_no, old_end);
     }
     return ok;
 }
@@ -605,6 +611,21 @@ struct sealed {
     size_t link_len;
 };
 
+/* Where the events of a group that is being sealed will stand: what is applied so far stands before. */
+static uint64_t first_event_lsn(const struct dbk_log *log, const struct dbk_stage *stage,
+                                const struct sealed *sealed)
+{
+    uint64_t group = dbk_lsn(log->tail.segment_no, log->tail.offset);
+    if (sealed->moves) {
+        size_t link = dbk_round_up(DBK_GROUP_HEADER_BYTES + sealed->link_len + DBK_END_MARK_BYTES,
+                                   DBK_BLOCK_BYTES);
+        group = dbk_lsn(sealed->to.segment_no, DBK_BLOCK_BYTES + link);
+    }
+    return stage->delivery_len + stage->events_len == 0
+               ? group
+               : group + DBK_GROUP_HEADER_BYTES + stage->delivery_len;
+}
+
 /* Freezes the open stage and gives it its place. False: nothing is staged. */
 static bool seal(struct dbk_log *log, struct sealed *ret)
 {
@@ -637,6 +658,9 @@ static bool seal(struct dbk_log *log, struct sealed *ret)
     }
     dbk_assert(padded <= log->tail_room);
     log->tail_room -= (uint32_t)padded;
+    if (log->checkpoints.phase == DBK_CHECKPOINT_WANTED) {
+        dbk_checkpoint_take(log, first_event_lsn(log, stage, ret));
+    }
     log->frozen = stage;
     log->open_stage = stage == &log->stages[0] ? &log->stages[1] : &log->stages[0];
     log->open_stage->group = group_take(log);

@@ -177,6 +177,9 @@ void dbk_key_set_next(struct dbk_state *s, struct dbk_consumer *c, uint32_t key,
     struct dbk_key_view *view = &c->keys[key];
     uint32_t before = view->next & ~DBK_KEY_RESERVED;
 
+    if (s->placed != NULL) {
+        return; /* events have their keys once the checkpoint is loaded */
+    }
     if (before != 0) {
         dbk_bits_clear(&c->eligible, dbk_slot_bit(s, before));
     }
@@ -241,8 +244,7 @@ void dbk_event_resolved(struct dbk_state *s, struct dbk_consumer *c, uint32_t sl
     dbk_chunk_refresh(s, entry);
 }
 
-/* Finds `next` of every key and the minima anew, in order of position. */
-static void consumer_rebuild(struct dbk_state *s, struct dbk_consumer *c)
+void dbk_consumer_rebuild(struct dbk_state *s, struct dbk_consumer *c)
 {
     for (uint32_t key = 1; key <= s->keys_used; key++) {
         dbk_key_set_next(s, c, key, 0);
@@ -378,7 +380,7 @@ enum daybook_code dbk_state_register(struct dbk_state *state, uint32_t consumer,
     c->start = start.time_us == DAYBOOK_TIME_UNSET ? start.position : UINT64_MAX;
     dbk_state_set_next_consumer_id(state, consumer + 1);
     state->consumers[state->consumer_count++] = c;
-    consumer_rebuild(state, c);
+    dbk_consumer_rebuild(state, c);
     for (uint32_t entry = 0; entry < state->directory_count; entry++) {
         state->delivered[entry] &= dbk_consumer_below(c, state->chunk_base[entry]);
     }
@@ -489,6 +491,6 @@ void dbk_state_rewind(struct dbk_state *state, uint32_t consumer, uint64_t token
             c->quarantined[entry] = 0;
         }
     }
-    consumer_rebuild(state, c);
+    dbk_consumer_rebuild(state, c);
     refresh_all(state);
 }

@@ -675,24 +675,24 @@ uint64_t dbk_admin_position_at(const struct dbk_admin_frame *frame, uint32_t i)
 }
 
 /* An orphan: consumer u32, lease_ms u32, position u64, token u64, expiry i64, key hash u64. */
-static void orphan_put(uint8_t *p, const struct dbk_orphan *orphan)
+void dbk_orphan_put(uint8_t *out, const struct dbk_orphan *orphan)
 {
-    dbk_put_u32(p, orphan->consumer);
-    dbk_put_u32(p + 4, orphan->lease_ms);
-    dbk_put_u64(p + 8, orphan->position);
-    dbk_put_u64(p + 16, orphan->token);
-    dbk_put_i64(p + 24, orphan->expires_at_us);
-    dbk_put_u64(p + 32, orphan->key_hash);
+    dbk_put_u32(out, orphan->consumer);
+    dbk_put_u32(out + 4, orphan->lease_ms);
+    dbk_put_u64(out + 8, orphan->position);
+    dbk_put_u64(out + 16, orphan->token);
+    dbk_put_i64(out + 24, orphan->expires_at_us);
+    dbk_put_u64(out + 32, orphan->key_hash);
 }
 
-static struct dbk_orphan orphan_get(const uint8_t *p)
+struct dbk_orphan dbk_orphan_get(const uint8_t *in)
 {
-    return (struct dbk_orphan){.consumer = dbk_get_u32(p),
-                               .lease_ms = dbk_get_u32(p + 4),
-                               .position = dbk_get_u64(p + 8),
-                               .token = dbk_get_u64(p + 16),
-                               .expires_at_us = dbk_get_i64(p + 24),
-                               .key_hash = dbk_get_u64(p + 32)};
+    return (struct dbk_orphan){.consumer = dbk_get_u32(in),
+                               .lease_ms = dbk_get_u32(in + 4),
+                               .position = dbk_get_u64(in + 8),
+                               .token = dbk_get_u64(in + 16),
+                               .expires_at_us = dbk_get_i64(in + 24),
+                               .key_hash = dbk_get_u64(in + 32)};
 }
 
 /* FORGET: reason u32, ranges u32, orphans u32, zero u32, five counters u64; ranges {first u64, end u64};
@@ -723,7 +723,7 @@ size_t dbk_forget_frame_encode(uint8_t *out, const struct dbk_forget_frame *fram
         }
     }
     for (uint32_t i = 0; i < frame->orphan_count; i++) {
-        orphan_put(q + ORPHAN_BYTES * (size_t)i, &orphans[i]);
+        dbk_orphan_put(q + ORPHAN_BYTES * (size_t)i, &orphans[i]);
     }
     return finish(out);
 }
@@ -758,7 +758,7 @@ struct dbk_range dbk_forget_range_at(const struct dbk_forget_frame *frame, uint3
 
 struct dbk_orphan dbk_forget_orphan_at(const struct dbk_forget_frame *frame, uint32_t i)
 {
-    return orphan_get(frame->orphans_ + ORPHAN_BYTES * (size_t)i);
+    return dbk_orphan_get(frame->orphans_ + ORPHAN_BYTES * (size_t)i);
 }
 
 /*
@@ -766,6 +766,25 @@ struct dbk_orphan dbk_forget_orphan_at(const struct dbk_forget_frame *frame, uin
  * u32, consumers u32, orphans u32, zero u32, events_max u64, bytes_max u64; consumers {id u32, zero
  * u32, start position u64, start time i64, token floor u64, name 64 with zeros}; orphans.
  */
+void dbk_consumer_put(uint8_t *out, const struct dbk_consumer_restated *consumer)
+{
+    dbk_put_u32(out, consumer->id);
+    dbk_put_u64(out + 8, consumer->start.position);
+    dbk_put_i64(out + 16, consumer->start.time_us);
+    dbk_put_u64(out + 24, consumer->token_floor);
+    memcpy(out + 32, consumer->name, strnlen(consumer->name, CONSUMER_NAME_BYTES - 1));
+}
+
+bool dbk_consumer_get(const uint8_t *in, struct dbk_consumer_restated *ret)
+{
+    *ret = (struct dbk_consumer_restated){
+        .id = dbk_get_u32(in),
+        .name = (const char *)in + 32,
+        .start = {.position = dbk_get_u64(in + 8), .time_us = dbk_get_i64(in + 16)},
+        .token_floor = dbk_get_u64(in + 24)};
+    return in[32] != 0 && in[CONSUMER_RESTATED_BYTES - 1] == 0;
+}
+
 size_t dbk_state_frame_encode(uint8_t *out, const struct dbk_state_frame *frame, uint8_t flags,
                               const struct dbk_consumer_restated *consumers,
                               const struct dbk_orphan *orphans)
@@ -787,14 +806,10 @@ size_t dbk_state_frame_encode(uint8_t *out, const struct dbk_state_frame *frame,
     dbk_put_u64(p + 88, frame->bytes_max);
     uint8_t *q = p + 96;
     for (uint32_t i = 0; i < frame->consumer_count; i++, q += CONSUMER_RESTATED_BYTES) {
-        dbk_put_u32(q, consumers[i].id);
-        dbk_put_u64(q + 8, consumers[i].start.position);
-        dbk_put_i64(q + 16, consumers[i].start.time_us);
-        dbk_put_u64(q + 24, consumers[i].token_floor);
-        memcpy(q + 32, consumers[i].name, strnlen(consumers[i].name, CONSUMER_NAME_BYTES - 1));
+        dbk_consumer_put(q, &consumers[i]);
     }
     for (uint32_t i = 0; i < frame->orphan_count; i++, q += ORPHAN_BYTES) {
-        orphan_put(q, &orphans[i]);
+        dbk_orphan_put(q, &orphans[i]);
     }
     return finish(out);
 }
@@ -825,8 +840,8 @@ bool dbk_state_frame_decode(const struct dbk_frame *in, struct dbk_state_frame *
     ret->consumers_ = p + 96;
     ret->orphans_ = ret->consumers_ + CONSUMER_RESTATED_BYTES * (size_t)ret->consumer_count;
     for (uint32_t i = 0; i < ret->consumer_count; i++) {
-        const uint8_t *name = ret->consumers_ + CONSUMER_RESTATED_BYTES * (size_t)i + 32;
-        if (name[0] == 0 || name[CONSUMER_NAME_BYTES - 1] != 0) {
+        struct dbk_consumer_restated one;
+        if (!dbk_consumer_get(ret->consumers_ + CONSUMER_RESTATED_BYTES * (size_t)i, &one)) {
             return false;
         }
     }
@@ -835,17 +850,14 @@ bool dbk_state_frame_decode(const struct dbk_frame *in, struct dbk_state_frame *
 
 struct dbk_consumer_restated dbk_state_consumer_at(const struct dbk_state_frame *frame, uint32_t i)
 {
-    const uint8_t *p = frame->consumers_ + CONSUMER_RESTATED_BYTES * (size_t)i;
-    return (struct dbk_consumer_restated){
-        .id = dbk_get_u32(p),
-        .start = {.position = dbk_get_u64(p + 8), .time_us = dbk_get_i64(p + 16)},
-        .token_floor = dbk_get_u64(p + 24),
-        .name = (const char *)p + 32};
+    struct dbk_consumer_restated one;
+    (void)dbk_consumer_get(frame->consumers_ + CONSUMER_RESTATED_BYTES * (size_t)i, &one);
+    return one;
 }
 
 struct dbk_orphan dbk_state_orphan_at(const struct dbk_state_frame *frame, uint32_t i)
 {
-    return orphan_get(frame->orphans_ + ORPHAN_BYTES * (size_t)i);
+    return dbk_orphan_get(frame->orphans_ + ORPHAN_BYTES * (size_t)i);
 }
 
 /* LINK: predecessor u32, skipped u32, end u32, last hcrc u32, last group_no u64, events u64, frames u64,

@@ -315,6 +315,13 @@ bool dbk_state_frame_decode(const struct dbk_frame *in, struct dbk_state_frame *
 struct dbk_consumer_restated dbk_state_consumer_at(const struct dbk_state_frame *frame, uint32_t i);
 struct dbk_orphan dbk_state_orphan_at(const struct dbk_state_frame *frame, uint32_t i);
 
+/* One consumer of 96 bytes, one orphan of 40, as STATE and checkpoints have them. The room for a consumer
+ * is zero before. False: it has no name that ends; else `name` points into `in`. */
+void dbk_consumer_put(uint8_t *out, const struct dbk_consumer_restated *consumer);
+bool dbk_consumer_get(const uint8_t *in, struct dbk_consumer_restated *ret);
+void dbk_orphan_put(uint8_t *out, const struct dbk_orphan *orphan);
+struct dbk_orphan dbk_orphan_get(const uint8_t *in);
+
 struct dbk_link_frame {
     uint32_t predecessor; /* 0: this is the first segment */
     uint32_t skipped;     /* segment numbers between the two that hold nothing of the log */

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/fault.h"
 #include "engines/log/log.h"
+#include "engines/log/segment_index.h"
 
 enum {
     RETRY_US = 1000000,       /* between attempts to prepare a segment */
@@ -36,11 +37,13 @@ static void set_space(struct dbk_log *log, enum dbk_space space, const struct db
 }
 
 /* Whether limits allow another file of `bytes`. */
-static enum dbk_space allowed(const struct dbk_log *log, uint32_t bytes)
+static enum dbk_space allowed(struct dbk_log *log, uint32_t bytes)
 {
     struct dbk_statfs st;
-    /* Whoever delivers later needs a segment in reserve. */
-    uint64_t left_free = log->append_only ? log->segment_bytes : 0;
+    /* Whoever delivers later needs a segment in reserve, and what indexes and checkpoints take beside. */
+    uint64_t left_free = log->append_only ? log->segment_bytes + log->segment_bytes / 4 +
+                                                dbk_segment_indexes_to_come(log)
+                                          : 0;
     if (atomic_load(&log->file_bytes) + bytes + left_free > log->bytes_max) {
         return DBK_SPACE_NO_BYTES;
     }
@@ -163,18 +166,22 @@ static bool give_up_front(struct dbk_log *log)
 
 /* ---- trimming ---------------------------------------------------------------------------------- */
 
-/* The lowest segment that is still needed: everything below holds no stored event. */
+/* The lowest segment that is still needed: everything below holds no stored event and, once events were
+ * relocated, is older than the older checkpoint: acknowledgements of events that stand elsewhere now may
+ * stand there. */
 static uint32_t lowest_needed(struct dbk_log *log)
 {
     uint32_t lowest = 0;
     dbk_mutex_lock(&log->state_lock);
     dbk_mutex_lock(&log->stage_lock);
     uint32_t tail = log->tail_segment_no;
+    bool relocated = log->relocated;
     dbk_mutex_unlock(&log->stage_lock);
     dbk_mutex_lock(&log->segments_lock);
     for (uint32_t i = 0; i < log->segment_count; i++) {
         lowest = log->segments[i].segment_no;
-        if (lowest >= tail || dbk_state_segment_events(log->state, lowest) > 0) {
+        if (lowest >= tail || dbk_state_segment_events(log->state, lowest) > 0 ||
+            (relocated && !dbk_checkpoint_covers(log, lowest))) {
             break;
         }
     }
@@ -193,9 +200,12 @@ static bool log_trim(struct dbk_log *log, uint32_t lowest)
         return false;
     }
     struct dbk_stage *stage = log->open_stage;
-    struct dbk_trim_frame frame = {.lowest_segment_no = lowest};
+    log->trim.by_checkpoint = log->trim.by_checkpoint || log->relocated;
+    struct dbk_trim_frame frame = {.lowest_segment_no = lowest,
+                                   .by_checkpoint = log->trim.by_checkpoint};
     stage->delivery_len += dbk_trim_frame_encode(stage->delivery + stage->delivery_len, &frame);
     stage->sync_required = !dbk_fault(DBK_FAULT_TRIM_UNSYNCED);
+    log->trim.lowest = lowest;
     struct dbk_group *group = dbk_group_ref_open(log);
     dbk_mutex_unlock(&log->stage_lock);
     enum dbk_wait_for level =
@@ -225,6 +235,7 @@ static bool trim(struct dbk_log *log)
     if (!dbk_segment_is_free(log, first)) {
         return false;
     }
+    dbk_index_remove(log, first);
     dbk_segment_path(log, first, ".dbl", path);
     int rc = log->os->unlink(log->os, path);
     if ((rc < 0 && rc != -ENOENT) || log->os->fsync_dir(log->os, log->path) < 0) {
@@ -314,6 +325,8 @@ static bool round_of(struct dbk_log *log)
         done = !log->append_only && dbk_prepare_spare(log);
     }
     done = settle_tail(log) || done;
+    done = dbk_index_round(log) || done;
+    done = dbk_checkpoint_round(log) || done;
     return trim(log) || done;
 }
 

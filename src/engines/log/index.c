@@ -181,7 +181,7 @@ void dbk_key_release(struct dbk_state *s, uint32_t key)
     struct dbk_key *k = &s->keys[key];
     uint32_t *at = &s->key_buckets[dbk_bucket(dbk_key_hash(s, key), s->key_bucket_count)];
 
-    if (k->first != 0) {
+    if (key == 0 || k->first != 0) {
         return;
     }
     for (uint32_t i = 0; i < s->consumer_count; i++) {

@@ -376,3 +376,10 @@ void dbk_lease_orphan(struct dbk_consumer *c, uint32_t lease)
     l->kind = DBK_LEASE_ORPHAN;
     orphan_link(c, lease);
 }
+
+void dbk_lease_rekey(struct dbk_consumer *c, uint32_t lease, uint32_t key)
+{
+    ring_remove(c, lease);
+    c->leases[lease].key = key;
+    ring_add(c, lease);
+}

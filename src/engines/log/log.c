@@ -14,7 +14,9 @@
 #include "base/assert.h"
 #include "base/bytes.h"
 #include "base/error.h"
+#include "engines/log/image.h"
 #include "engines/log/log_impl.h"
+#include "engines/log/segment_index.h"
 
 #define BYTES_MAX_DEFAULT (UINT64_C(16) << 30)
 #define FREE_DISK_MIN_DEFAULT (UINT64_C(256) << 20)
@@ -443,6 +445,8 @@ static void release(struct dbk_log *log)
     }
     dbk_state_free(log->state);
     dbk_places_release(&log->places);
+    dbk_checkpoints_release(log);
+    free(log->trim.emptied);
     dbk_stages_release(log);
     free(log->compare_buffer);
     if (log->lock_file >= 0) {
@@ -492,18 +496,23 @@ static void stop_threads(struct dbk_log *log)
     log->committer_started = false;
 }
 
+/* What an opening may do. */
+enum access { ACCESS_WRITE, ACCESS_READ, ACCESS_READ_WHOLE };
+
 static enum daybook_code open_log(const struct daybook_log_options *options,
-                                  const struct dbk_os *os, bool read_only, uint64_t end_lsn,
+                                  const struct dbk_os *os, enum access access, uint64_t end_lsn,
                                   struct daybook_journal **ret, struct daybook_error *err)
 {
     if (options->path == NULL || options->path[0] == '\0' ||
         strlen(options->path) > DBK_LOG_PATH_MAX - 64) {
         return dbk_fail(err, DAYBOOK_BAD_ARGUMENT, "the path is missing or too long");
     }
+    bool read_only = access != ACCESS_WRITE;
     struct dbk_log *log = calloc(1, sizeof(*log));
     if (log == NULL) {
         return dbk_fail(err, DAYBOOK_NO_MEMORY, "no memory for a journal");
     }
+    log->whole_replay = access == ACCESS_READ_WHOLE;
     log->head.ops = &dbk_log_ops;
     log->os = os;
     log->threads = options->threads;
@@ -522,6 +531,7 @@ static enum daybook_code open_log(const struct daybook_log_options *options,
     log->brake_since_mono_us = DAYBOOK_NO_DEADLINE;
     log->prepare_failed_us = DAYBOOK_TIME_UNSET;
     log->last_unlink_us = DAYBOOK_TIME_UNSET;
+    dbk_checkpoints_init(log);
     memcpy(log->path, options->path, strlen(options->path) + 1);
     dbk_mutex_init(&log->state_lock, DBK_RANK_STATE);
     dbk_mutex_init(&log->compare_lock, DBK_RANK_COMPARE);
@@ -565,21 +575,29 @@ static enum daybook_code open_log(const struct daybook_log_options *options,
 enum daybook_code dbk_log_open(const struct daybook_log_options *options, const struct dbk_os *os,
                                struct daybook_journal **ret, struct daybook_error *err)
 {
-    return open_log(options, os, false, 0, ret, err);
+    return open_log(options, os, ACCESS_WRITE, 0, ret, err);
 }
 
 enum daybook_code dbk_log_open_readonly(const struct daybook_log_options *options,
                                         const struct dbk_os *os, struct daybook_journal **ret,
                                         struct daybook_error *err)
 {
-    return open_log(options, os, true, 0, ret, err);
+    return open_log(options, os, ACCESS_READ, 0, ret, err);
 }
 
 enum daybook_code dbk_log_open_readonly_to(const struct daybook_log_options *options,
                                            const struct dbk_os *os, uint64_t end_lsn,
                                            struct daybook_journal **ret, struct daybook_error *err)
 {
-    return open_log(options, os, true, end_lsn, ret, err);
+    return open_log(options, os, ACCESS_READ, end_lsn, ret, err);
+}
+
+enum daybook_code dbk_log_open_readonly_whole(const struct daybook_log_options *options,
+                                              const struct dbk_os *os, uint64_t end_lsn,
+                                              struct daybook_journal **ret,
+                                              struct daybook_error *err)
+{
+    return open_log(options, os, ACCESS_READ_WHOLE, end_lsn, ret, err);
 }
 
 enum daybook_code daybook_log_open(const struct daybook_log_options *options,
@@ -630,6 +648,11 @@ static enum daybook_code log_close(struct daybook_journal *j, struct daybook_err
         if (ok && log->tail.first_unsynced_us != DAYBOOK_NO_DEADLINE) {
             ok = dbk_tail_sync(log);
         }
+        if (ok) {
+            while (dbk_index_round(log)) {
+            }
+            dbk_checkpoint_at_close(log);
+        }
         ok = ok && mark_end(log);
         if (!ok) {
             code =
@@ -651,6 +674,20 @@ void dbk_log_set_row_version(struct daybook_journal *journal, uint16_t row_versi
     dbk_mutex_unlock(&log->stage_lock);
 }
 
+const char *dbk_log_differs(struct daybook_journal *a, struct daybook_journal *b, int64_t now_us,
+                            uint64_t *ret_position)
+{
+    return dbk_state_differs(dbk_log_of(a)->state, dbk_log_of(b)->state, now_us, ret_position);
+}
+
+struct dbk_log_opening dbk_log_opening(const struct daybook_journal *journal)
+{
+    const struct dbk_checkpoints *c = &((const struct dbk_log *)journal)->checkpoints;
+    return (struct dbk_log_opening){.resumed_lsn = atomic_load(&c->resumed_lsn),
+                                    .bad_checkpoints = atomic_load(&c->bad_checkpoints),
+                                    .bad_indexes = atomic_load(&c->bad_indexes)};
+}
+
 uint64_t dbk_log_group_no(const struct daybook_journal *journal)
 {
     return ((const struct dbk_log *)journal)->tail.group_no;
@@ -659,6 +696,14 @@ uint64_t dbk_log_group_no(const struct daybook_journal *journal)
 uint64_t dbk_log_next_position(const struct daybook_journal *journal)
 {
     return ((const struct dbk_log *)journal)->next_position;
+}
+
+void dbk_log_want_checkpoint(struct daybook_journal *journal)
+{
+    struct dbk_log *log = dbk_log_of(journal);
+    if (log->checkpoints.phase == DBK_CHECKPOINT_NONE) {
+        (void)dbk_checkpoint_want(log);
+    }
 }
 
 void dbk_log_abandon(struct daybook_journal *journal)

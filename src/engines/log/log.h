@@ -33,8 +33,25 @@ enum daybook_code dbk_log_open_readonly_to(const struct daybook_log_options *opt
                                            const struct dbk_os *os, uint64_t end_lsn,
                                            struct daybook_journal **ret, struct daybook_error *err);
 
+/* The same by a replay of the whole log, as if there were no checkpoint. */
+enum daybook_code dbk_log_open_readonly_whole(const struct daybook_log_options *options,
+                                              const struct dbk_os *os, uint64_t end_lsn,
+                                              struct daybook_journal **ret,
+                                              struct daybook_error *err);
+/* The first thing in which what two handles hold in memory differs (image.h), NULL: nothing. */
+const char *dbk_log_differs(struct daybook_journal *a, struct daybook_journal *b, int64_t now_us,
+                            uint64_t *ret_position);
+/* How an opening went. */
+struct dbk_log_opening {
+    uint64_t resumed_lsn;     /* of the checkpoint that was used; 0: the whole log was read */
+    uint32_t bad_checkpoints; /* met before one that could be used */
+    uint32_t bad_indexes;
+};
+struct dbk_log_opening dbk_log_opening(const struct daybook_journal *journal);
+
 /* One round of what the housekeeper does, for DAYBOOK_LOG_INLINE: prepares the next segment, syncs
- * what was written 100 ms ago, writes the idle NOTE, trims. Returns whether anything was done. */
+ * what was written 100 ms ago, writes the idle NOTE, makes indexes and checkpoints, trims. Returns whether
+ * anything was done. */
 bool dbk_log_housekeep(struct daybook_journal *journal);
 
 /* Events appended from now on carry this row version, as those of a newer build would (C9). Tests only. */
@@ -45,6 +62,10 @@ void dbk_log_set_row_version(struct daybook_journal *journal, uint16_t row_versi
 uint64_t dbk_log_group_no(const struct daybook_journal *journal);
 /* The position that the next event gets. Tests only. */
 uint64_t dbk_log_next_position(const struct daybook_journal *journal);
+
+/* Has the next group that is sealed take a checkpoint, whether one is due or not; it is written by
+ * dbk_log_housekeep. DAYBOOK_LOG_INLINE. Tests only. */
+void dbk_log_want_checkpoint(struct daybook_journal *journal);
 
 /* Drops the handle as a crash would: nothing is committed, synced or marked. Tests only. */
 void dbk_log_abandon(struct daybook_journal *journal);

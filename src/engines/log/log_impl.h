@@ -9,8 +9,10 @@
  *   operators.c start, release, discard, retire, rewind, their trail, what is quarantined
  *   segment.c   files: preparation ahead, the table of open files, trimming
  *   housekeep.c what happens on its own time: preparation, the 100 ms sync, the NOTE, trimming
+ *   checkpoint.c, segment_index.c  the state at a place, and what stands in a sealed segment
  *   scan.c      reading a directory's log group by group, and the rule of the tail
  *   recovery.c  from what scan.c reads to a state, and the first write of a new epoch
+ *   resume.c    from a checkpoint and indexes to a state
  *   verify.c    every byte checked, nothing written
  *   state.c ... the memory (see state.h); format.c the bytes (see format.h)
  *
@@ -26,6 +28,7 @@
 
 #include "base/os.h"
 #include "base/thread.h"
+#include "engines/log/checkpoint.h"
 #include "engines/log/format.h"
 #include "engines/log/places.h"
 #include "engines/log/state.h"
@@ -95,10 +98,14 @@ struct dbk_stage {
 struct dbk_segment {
     uint32_t segment_no;
     uint32_t size_bytes;
-    int file;         /* -1: not open for reading now */
-    uint32_t pins;    /* it may not be removed */
-    uint32_t readers; /* its file may not be closed */
-    uint64_t used;    /* for closing the least recently used */
+    int file;             /* -1: not open for reading now */
+    uint32_t end;         /* where the log goes on in its successor; 0: not sealed */
+    uint64_t index_bytes; /* of its index; 0: there is none */
+    bool no_index;        /* none can be made: the segment is damaged */
+    bool bad_index;       /* what an opening found: to be made again */
+    uint32_t pins;        /* it may not be removed */
+    uint32_t readers;     /* its file may not be closed */
+    uint64_t used;        /* for closing the least recently used */
 };
 
 /* Everything about where the next group goes. Owned by whoever is busy. */
@@ -212,8 +219,20 @@ struct dbk_log {
     int64_t prepare_failed_us; /* housekeeper: monotonic; DAYBOOK_TIME_UNSET: it did not */
     int64_t last_unlink_us;    /* housekeeper: monotonic; DAYBOOK_TIME_UNSET: never */
     int64_t disk_watched_us;   /* housekeeper: monotonic */
+    struct dbk_trim_memory {   /* [stage] what the newest TRIM of the log says, durable or not */
+        uint32_t lowest;
+        bool by_checkpoint;
+        uint32_t *emptied; /* owned */
+        uint32_t emptied_count;
+    } trim;
+    bool relocated;    /* [stage] events were relocated: the log alone may not tell the state */
+    bool whole_replay; /* read only: checkpoints are not looked at */
+    struct dbk_checkpoints checkpoints;
     _Atomic uint64_t file_bytes;
 
+    _Atomic uint64_t frames;      /* written by this handle, or replayed behind the checkpoint */
+    _Atomic uint64_t log_bytes;   /* likewise */
+    _Atomic uint64_t durable_lsn; /* the tail's, for who is not busy */
     _Atomic uint64_t groups;
     _Atomic uint64_t syncs;
 
@@ -336,9 +355,10 @@ void dbk_log_submit(struct daybook_journal *j, struct daybook_append_queue *queu
 void dbk_submissions_end(struct daybook_submission *list, const struct dbk_group *group);
 /* They may go on: hands them to their queues without an outcome. */
 void dbk_submissions_resume(struct daybook_submission *list);
-uint64_t dbk_log_id_hash(const struct dbk_log *log, struct daybook_bytes request_id);
-uint64_t dbk_log_key_hash(const struct dbk_log *log, struct daybook_bytes name_space,
-                          struct daybook_bytes subject);
+/* Fingerprints of an id and of an ordering key, keyed for this journal. */
+uint64_t dbk_identity_id_hash(const struct dbk_identity *identity, struct daybook_bytes request_id);
+uint64_t dbk_identity_key_hash(const struct dbk_identity *identity, struct daybook_bytes name_space,
+                               struct daybook_bytes subject);
 
 /* ---- delivery.c -------------------------------------------------------------------------------- */
 
@@ -456,6 +476,17 @@ uint32_t dbk_segment_size(const struct dbk_log *log, uint32_t segment_no);
 int dbk_segment_create(struct dbk_log *log, uint32_t segment_no, struct dbk_spare *ret);
 /* Adds to the table and to the state's. No lock held. NO_MEMORY. */
 enum daybook_code dbk_segment_add(struct dbk_log *log, uint32_t segment_no, uint32_t size_bytes);
+/* Where the log went on in its successor. */
+void dbk_segment_sealed(struct dbk_log *log, uint32_t segment_no, uint32_t end);
+/* Its index has so many bytes; 0: there is none any more. */
+void dbk_segment_indexed(struct dbk_log *log, uint32_t segment_no, uint64_t bytes);
+/* It was found to be bad: made again. */
+void dbk_segment_index_bad(struct dbk_log *log, uint32_t segment_no);
+bool dbk_segment_index_is_bad(struct dbk_log *log, uint32_t segment_no);
+/* About what the indexes take that are not made yet. */
+uint64_t dbk_segment_indexes_to_come(struct dbk_log *log);
+/* None can be made. */
+void dbk_segment_index_impossible(struct dbk_log *log, uint32_t segment_no);
 void dbk_segment_resized(struct dbk_log *log, uint32_t segment_no, uint32_t size_bytes);
 /* Reads the bytes of a place, which may span several entries. [no lock needed, but the segment pinned or
  * the state held]. Returns the bytes read or -errno. */
@@ -490,8 +521,15 @@ void *dbk_housekeeper_run(void *arg);
 /* A log that is being replayed into the memory of a handle. */
 struct dbk_replay {
     struct dbk_log *log;
-    bool has_state; /* its first STATE was met */
+    bool has_state;    /* its first STATE was met */
+    uint64_t from_lsn; /* of a checkpoint that is loaded: frames below are in it; 0: none is */
 };
+/* Each event entry of a frame, if it is an EVENT or relocates one (*ret_relocated). False: one cannot be
+ * decoded. */
+typedef void dbk_event_visit(void *user, const struct dbk_event_meta *meta,
+                             const struct dbk_entry *entry);
+bool dbk_frame_events(const struct dbk_identity *identity, const struct dbk_frame *frame,
+                      bool *ret_relocated, dbk_event_visit *visit, void *user);
 /* Makes true what a frame says: the path of every opening. NEWER_FORMAT: it cannot be read; NO_MEMORY. */
 enum daybook_code dbk_replay_frame(struct dbk_replay *replay, const struct dbk_frame *frame,
                                    struct daybook_error *err);

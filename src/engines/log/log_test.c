@@ -38,9 +38,13 @@ void *__wrap_malloc(size_t n);
 void *__wrap_calloc(size_t n, size_t size);
 void *__wrap_realloc(void *p, size_t n);
 
+/* What happens on its own time beside the appends (indexes, checkpoints) may allocate. */
 static void count(void)
 {
-    if (atomic_load_explicit(&counting, memory_order_relaxed) != 0) {
+    char name[16] = "";
+    if (atomic_load_explicit(&counting, memory_order_relaxed) != 0 &&
+        (pthread_getname_np(pthread_self(), name, sizeof(name)) != 0 ||
+         strcmp(name, "dbk-housekeep") != 0)) {
         atomic_fetch_add(&allocations, 1);
     }
 }
@@ -1284,6 +1288,259 @@ static void test_a_full_tail_is_closed_in_the_prepared_segment(void **state)
     fixture_free(f);
 }
 
+/* ---- indexes and checkpoints --------------------------------------------------------------------------- */
+
+/* Changes the byte at `at` of a file (from its end where negative), under everybody. */
+static void spoil_at(const char *path, long at)
+{
+    uint8_t byte;
+    int file = open(path, O_RDWR);
+    assert_true(file >= 0);
+    off_t offset = at < 0 ? lseek(file, 0, SEEK_END) + at : at;
+    assert_int_equal(pread(file, &byte, 1, offset), 1);
+    byte ^= 0x10;
+    assert_int_equal(pwrite(file, &byte, 1, offset), 1);
+    close(file);
+}
+
+static void keep_house(struct fixture *f)
+{
+    while (dbk_log_housekeep(f->journal)) {
+        /* Until there is nothing left to do. */
+    }
+}
+
+/* A checkpoint, inline. Returns its LSN. */
+static uint64_t checkpoint(struct fixture *f, unsigned n)
+{
+    struct daybook_append_result result;
+    uint64_t lsns[1];
+    dbk_log_want_checkpoint(f->journal);
+    assert_int_equal(append(f, n, n % 7, &result), DAYBOOK_OK);
+    keep_house(f);
+    assert_true(dbk_checkpoints_list(&f->os, f->path, lsns, 1) >= 1);
+    return lsns[0];
+}
+
+/* Holds what is open, or would be, against a replay of the whole log. */
+static void same_as_the_whole_log(struct fixture *f)
+{
+    struct daybook_journal *whole = NULL;
+    uint64_t position = 0;
+    assert_int_equal(dbk_log_open_readonly_whole(&f->options, &f->os, 0, &whole, &f->err),
+                     DAYBOOK_OK);
+    const char *wrong = dbk_log_differs(f->journal, whole, NOW_US, &position);
+    if (wrong != NULL) {
+        fail_msg("%s differs at position %llu", wrong, (unsigned long long)position);
+    }
+    assert_int_equal(daybook_journal_close(whole, NULL), DAYBOOK_OK);
+}
+
+/* Several sealed segments with their indexes, and two checkpoints, the newest at *ret_lsns[0]. The handle is
+ * dropped as by a crash. */
+static struct fixture *fixture_with_checkpoints(uint64_t ret_lsns[2])
+{
+    struct fixture *f = fixture_new();
+    struct daybook_append_result result;
+    unsigned n = 0;
+    f->options.threads = DAYBOOK_LOG_INLINE;
+    fixture_open(f);
+    for (unsigned round = 0; round < 2; round++) {
+        for (unsigned i = 0; i < 40; i++, n++) {
+            assert_int_equal(append(f, n, n % 7, &result), DAYBOOK_OK);
+            keep_house(f);
+        }
+        ret_lsns[1] = ret_lsns[0];
+        ret_lsns[0] = checkpoint(f, n++);
+    }
+    assert_int_equal(append(f, n, 0, &result), DAYBOOK_OK);
+    assert_true(dbk_log_of(f->journal)->tail.segment_no > 2);
+    dbk_log_abandon(f->journal);
+    return f;
+}
+
+static void test_D7_a_bad_index_is_made_again(void **state)
+{
+    uint64_t lsns[2] = {0, 0};
+    struct daybook_log_report report;
+    struct dbk_log_opening opening;
+    unsigned findings = 0;
+    char path[128];
+    struct fixture *f = fixture_with_checkpoints(lsns);
+    (void)state;
+    snprintf(path, sizeof(path), "%s/seg-%016x.dbi", f->path, 1U);
+    /* The fingerprint of a key: nothing but the checksum tells. */
+    spoil_at(path, DBK_BLOCK_BYTES + 24);
+    assert_int_equal(dbk_log_verify(f->path, &f->os, NULL, NULL, &report, &f->err),
+                     DAYBOOK_DAMAGED);
+    fixture_open(f);
+    same_as_the_whole_log(f);
+    opening = dbk_log_opening(f->journal);
+    assert_int_equal(opening.resumed_lsn, lsns[0]);
+    assert_int_equal(opening.bad_indexes, 1);
+    keep_house(f);
+    dbk_log_abandon(f->journal);
+    assert_int_equal(dbk_log_verify(f->path, &f->os, count_finding, &findings, &report, &f->err),
+                     DAYBOOK_OK);
+    /* One that is gone is no finding, and is made again as well. */
+    assert_int_equal(unlink(path), 0);
+    fixture_open(f);
+    same_as_the_whole_log(f);
+    assert_int_equal(dbk_log_opening(f->journal).bad_indexes, 0);
+    keep_house(f);
+    assert_int_equal(access(path, R_OK), 0);
+    fixture_free(f);
+}
+
+static void checkpoint_path_of(const struct fixture *f, uint64_t lsn, char *ret, size_t size)
+{
+    snprintf(ret, size, "%s/ckpt-%016llx.dbc", f->path, (unsigned long long)lsn);
+}
+
+static void test_D7_a_bad_checkpoint_costs_time_and_nothing_else(void **state)
+{
+    uint64_t lsns[2] = {0, 0};
+    char newest[128];
+    char older[128];
+    struct fixture *f = fixture_with_checkpoints(lsns);
+    (void)state;
+    checkpoint_path_of(f, lsns[0], newest, sizeof(newest));
+    checkpoint_path_of(f, lsns[1], older, sizeof(older));
+    assert_true(lsns[1] != 0 && access(older, R_OK) == 0);
+    fixture_open(f);
+    assert_int_equal(dbk_log_opening(f->journal).resumed_lsn, lsns[0]);
+    same_as_the_whole_log(f);
+    dbk_log_abandon(f->journal);
+    spoil_at(newest, -20);
+    fixture_open(f);
+    assert_int_equal(dbk_log_opening(f->journal).resumed_lsn, lsns[1]);
+    assert_int_equal(dbk_log_opening(f->journal).bad_checkpoints, 1);
+    same_as_the_whole_log(f);
+    dbk_log_abandon(f->journal);
+    assert_int_equal(truncate(older, 200), 0);
+    fixture_open(f);
+    assert_int_equal(dbk_log_opening(f->journal).resumed_lsn, 0);
+    assert_int_equal(dbk_log_opening(f->journal).bad_checkpoints, 2);
+    same_as_the_whole_log(f);
+    /* Two good ones, and the bad ones are gone. */
+    (void)checkpoint(f, 500);
+    (void)checkpoint(f, 501);
+    assert_int_not_equal(access(newest, R_OK), 0);
+    assert_int_not_equal(access(older, R_OK), 0);
+    dbk_log_abandon(f->journal);
+    fixture_open(f);
+    assert_int_equal(dbk_log_opening(f->journal).bad_checkpoints, 0);
+    assert_int_not_equal(dbk_log_opening(f->journal).resumed_lsn, 0);
+    fixture_free(f);
+}
+
+static void test_D7_a_checkpoint_that_the_log_does_not_reach_is_refused(void **state)
+{
+    uint64_t lsns[2] = {0, 0};
+    char newest[128];
+    char path[128];
+    struct fixture *f = fixture_with_checkpoints(lsns);
+    (void)state;
+    checkpoint_path_of(f, lsns[0], newest, sizeof(newest));
+    /* The log ends where the last segment begins, as if everything in it had never been written. */
+    for (uint32_t n = dbk_lsn_segment(lsns[0]);; n++) {
+        snprintf(path, sizeof(path), "%s/seg-%016x.dbl", f->path, n);
+        if (access(path, R_OK) != 0) {
+            break;
+        }
+        assert_int_equal(unlink(path), 0);
+    }
+    assert_int_equal(dbk_log_open(&f->options, &f->os, &f->journal, &f->err), DAYBOOK_DAMAGED);
+    assert_int_equal(access(newest, R_OK), 0);
+    f->journal = NULL;
+    snprintf(path, sizeof(path), "rm -rf %s", f->path);
+    assert_int_equal(system(path), 0);
+    free(f);
+}
+
+/* Gives up everything that was delivered, as a journal with no window does. */
+static void deliver_and_forget(struct fixture *f)
+{
+    struct daybook_claim claim = {
+        .consumer = "billing", .events_max = 256, .key_run = 256, .lease_ms = 1000};
+    struct daybook_hand_out set[256];
+    enum daybook_code codes[256];
+    struct daybook_batch *batch;
+    uint64_t pruned = 0;
+    assert_int_equal(daybook_batch_new(256, 1 << 20, 8 * 1024, &batch, NULL), DAYBOOK_OK);
+    assert_int_equal(
+        daybook_journal_claim(f->journal, &claim, NOW_US, DAYBOOK_NO_DEADLINE, batch, &f->err),
+        DAYBOOK_OK);
+    for (size_t i = 0; i < batch->count; i++) {
+        set[i] =
+            (struct daybook_hand_out){batch->deliveries[i].position, batch->deliveries[i].token};
+    }
+    assert_int_equal(daybook_journal_ack(f->journal, "billing", set, batch->count, NOW_US,
+                                         DAYBOOK_NO_DEADLINE, codes, &f->err),
+                     DAYBOOK_OK);
+    assert_int_equal(
+        daybook_journal_maintain(f->journal, NOW_US, DAYBOOK_NO_DEADLINE, &pruned, &f->err),
+        DAYBOOK_OK);
+    assert_true(pruned > 0);
+    daybook_batch_free(batch);
+}
+
+static uint32_t lowest_segment(struct fixture *f)
+{
+    uint32_t second;
+    return dbk_segment_lowest(dbk_log_of(f->journal), &second);
+}
+
+/* Once events were relocated, the log alone does not tell the state: segments go by the older checkpoint. */
+static void test_D7_behind_a_relocation_segments_go_by_the_older_checkpoint(void **state)
+{
+    uint64_t lsns[2] = {0, 0};
+    char path[128];
+    struct fixture *f = fixture_new();
+    struct daybook_append_result result;
+    unsigned n = 0;
+    (void)state;
+    f->options.threads = DAYBOOK_LOG_INLINE;
+    f->options.capacity.retain_acknowledged_us = -1;
+    fixture_open(f);
+    dbk_log_of(f->journal)->relocated = true;
+    while (dbk_log_of(f->journal)->tail.segment_no < 3) {
+        assert_int_equal(append(f, n, n % 7, &result), DAYBOOK_OK);
+        keep_house(f);
+        n++;
+    }
+    deliver_and_forget(f);
+    lsns[1] = checkpoint(f, n++);
+    keep_house(f);
+    assert_int_equal(lowest_segment(f), 1);
+    while (dbk_log_of(f->journal)->tail.segment_no < 5) {
+        assert_int_equal(append(f, n, n % 7, &result), DAYBOOK_OK);
+        keep_house(f);
+        n++;
+    }
+    deliver_and_forget(f);
+    lsns[0] = checkpoint(f, n++);
+    keep_house(f);
+    assert_int_equal(lowest_segment(f), dbk_lsn_segment(lsns[1]));
+    dbk_log_abandon(f->journal);
+    /* The newest is lost: the older one has everything that it needs. */
+    checkpoint_path_of(f, lsns[0], path, sizeof(path));
+    spoil_at(path, -20);
+    fixture_open(f);
+    assert_int_equal(dbk_log_opening(f->journal).resumed_lsn, lsns[1]);
+    assert_true(dbk_log_of(f->journal)->relocated);
+    dbk_log_abandon(f->journal);
+    /* Both are: refused, with what can be done. */
+    checkpoint_path_of(f, lsns[1], path, sizeof(path));
+    spoil_at(path, -20);
+    assert_int_equal(dbk_log_open(&f->options, &f->os, &f->journal, &f->err), DAYBOOK_DAMAGED);
+    assert_non_null(strstr(f->err.message, "both checkpoints are lost"));
+    assert_non_null(strstr(f->err.message, "repair"));
+    snprintf(path, sizeof(path), "rm -rf %s", f->path);
+    assert_int_equal(system(path), 0);
+    free(f);
+}
+
 static void test_one_owner_a_directory(void **state)
 {
     struct fixture *f = fixture_new();
@@ -1320,6 +1577,10 @@ int main(void)
         cmocka_unit_test(test_a_prepared_segment_that_is_too_small_holds_up_nothing),
         cmocka_unit_test(test_A3_a_stored_event_larger_than_the_limits_now_in_force),
         cmocka_unit_test(test_a_full_tail_is_closed_in_the_prepared_segment),
+        cmocka_unit_test(test_D7_a_bad_index_is_made_again),
+        cmocka_unit_test(test_D7_a_bad_checkpoint_costs_time_and_nothing_else),
+        cmocka_unit_test(test_D7_a_checkpoint_that_the_log_does_not_reach_is_refused),
+        cmocka_unit_test(test_D7_behind_a_relocation_segments_go_by_the_older_checkpoint),
         cmocka_unit_test(test_one_owner_a_directory),
     };
     return cmocka_run_group_tests_name("log", tests, NULL, NULL);

@@ -24,7 +24,7 @@ enum { LOOK_STEPS_MAX = 4096 };
 static uint64_t find_position(struct dbk_log *log, struct daybook_bytes request_id,
                               enum daybook_code *ret_code)
 {
-    uint64_t hash = dbk_log_id_hash(log, request_id);
+    uint64_t hash = dbk_identity_id_hash(&log->identity, request_id);
     uint32_t at = 0;
     *ret_code = DAYBOOK_OK;
     for (;;) {

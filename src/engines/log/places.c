@@ -78,8 +78,8 @@ enum daybook_code dbk_places_reserve(struct dbk_places *places, const struct dbk
     return DAYBOOK_OK;
 }
 
-static void note_evidence(struct dbk_places *places, uint32_t consumer, uint64_t position,
-                          struct dbk_place frame)
+void dbk_places_note_evidence(struct dbk_places *places, uint32_t consumer, uint64_t position,
+                              struct dbk_place frame)
 {
     if (consumer == 0 || places->evidence_room == 0) {
         return;
@@ -93,7 +93,7 @@ static void note_evidence(struct dbk_places *places, uint32_t consumer, uint64_t
         (struct dbk_evidence){.position = position, .consumer = consumer, .frame = frame};
 }
 
-static void note_operation(struct dbk_places *places, uint64_t no, struct dbk_place frame)
+void dbk_places_note_operation(struct dbk_places *places, uint64_t no, struct dbk_place frame)
 {
     for (uint32_t i = 0; i < places->trail_count; i++) {
         struct dbk_trail_entry *entry =
@@ -137,10 +137,10 @@ void dbk_places_note(struct dbk_places *places, const struct dbk_frame *frame)
         return;
     }
     if (inner.type == DBK_FRAME_QUARANTINE && dbk_quarantine_frame_decode(&inner, &quarantine)) {
-        note_evidence(places, quarantine.consumer, quarantine.position, place);
+        dbk_places_note_evidence(places, quarantine.consumer, quarantine.position, place);
     } else if (inner.type == DBK_FRAME_ADMIN && inner.position != 0 &&
                dbk_admin_frame_decode(&inner, &admin)) {
-        note_operation(places, admin.no, place);
+        dbk_places_note_operation(places, admin.no, place);
     }
 }
 

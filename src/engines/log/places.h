@@ -39,6 +39,10 @@ enum daybook_code dbk_places_reserve(struct dbk_places *places, const struct dbk
                                      uint32_t quarantines);
 /* A frame of the log: notes it if it is a QUARANTINE, an operator's ADMIN or a relocated one of these. */
 void dbk_places_note(struct dbk_places *places, const struct dbk_frame *frame);
+/* What a checkpoint says of a QUARANTINE and of an operation. */
+void dbk_places_note_evidence(struct dbk_places *places, uint32_t consumer, uint64_t position,
+                              struct dbk_place frame);
+void dbk_places_note_operation(struct dbk_places *places, uint64_t no, struct dbk_place frame);
 /* NULL: not known. */
 const struct dbk_evidence *dbk_places_evidence(const struct dbk_places *places, uint32_t consumer,
                                                uint64_t position);

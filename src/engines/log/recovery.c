@@ -18,7 +18,9 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/fault.h"
+#include "engines/log/resume.h"
 #include "engines/log/scan.h"
+#include "engines/log/segment_index.h"
 
 enum {
     SET_ASIDE_BYTES_MAX = 16 * 1024 * 1024,
@@ -38,25 +40,31 @@ static enum daybook_code unreadable_frame(const struct dbk_log *log, const struc
                     frame->type);
 }
 
-static enum daybook_code replay_event(struct dbk_log *log, const struct dbk_frame *frame,
-                                      bool relocated)
+bool dbk_frame_events(const struct dbk_identity *identity, const struct dbk_frame *frame,
+                      bool *ret_relocated, dbk_event_visit *visit, void *user)
 {
+    struct dbk_frame inner = *frame;
     size_t at = 0;
-    for (uint16_t i = 0; i < frame->count; i++) {
+    *ret_relocated = frame->type == DBK_FRAME_RELOCATE;
+    if (*ret_relocated && !dbk_relocate_frame_decode(frame, &inner)) {
+        return false;
+    }
+    if (inner.type != DBK_FRAME_EVENT) {
+        return true;
+    }
+    for (uint16_t i = 0; i < inner.count; i++) {
         struct dbk_entry entry;
-        struct dbk_stored stored;
         size_t len;
         enum dbk_entry_check check =
-            dbk_entry_decode(frame->body + at, frame->len - at, &entry, &len);
-        uint64_t position = frame->position + i;
+            dbk_entry_decode(inner.body + at, inner.len - at, &entry, &len);
         if (check == DBK_ENTRY_BAD) {
-            return DAYBOOK_DAMAGED;
+            return false;
         }
-        uint64_t lsn = frame->lsn + DBK_FRAME_HEADER_BYTES + at;
+        uint64_t lsn = inner.lsn + DBK_FRAME_HEADER_BYTES + at;
         struct dbk_event_meta meta = {
-            .position = position,
-            .id_hash = dbk_log_id_hash(log, entry.request_id),
-            .key_hash = dbk_log_key_hash(log, entry.name_space, entry.subject),
+            .position = inner.position + i,
+            .id_hash = dbk_identity_id_hash(identity, entry.request_id),
+            .key_hash = dbk_identity_key_hash(identity, entry.name_space, entry.subject),
             .observed_at_us = entry.observed_at_us,
             .accepted_at_us = entry.accepted_at_us,
             .place = {dbk_lsn_segment(lsn), dbk_lsn_offset(lsn), dbk_entry_bytes(&entry)},
@@ -67,18 +75,33 @@ static enum daybook_code replay_event(struct dbk_log *log, const struct dbk_fram
             .damaged = check == DBK_ENTRY_RECORD_DAMAGED,
         };
         at += len;
-        if (relocated && !dbk_state_get(log->state, position, &stored)) {
-            continue;
-        }
-        dbk_state_publish(log->state, &meta, DBK_NOT_STAGED);
-        if (position >= log->next_position) {
-            log->next_position = position + 1;
-        }
-        if (entry.accepted_at_us > log->newest_accepted_at_us) {
-            log->newest_accepted_at_us = entry.accepted_at_us;
-        }
+        visit(user, &meta, &entry);
     }
-    return at == frame->len ? DAYBOOK_OK : DAYBOOK_DAMAGED;
+    return at == inner.len;
+}
+
+static void replay_entry(void *user, const struct dbk_event_meta *meta,
+                         const struct dbk_entry *entry)
+{
+    struct dbk_log *log = user;
+    dbk_state_publish(log->state, meta, DBK_NOT_STAGED);
+    if (meta->position >= log->next_position) {
+        log->next_position = meta->position + 1;
+    }
+    if (entry->accepted_at_us > log->newest_accepted_at_us) {
+        log->newest_accepted_at_us = entry->accepted_at_us;
+    }
+}
+
+static void replay_relocated_entry(void *user, const struct dbk_event_meta *meta,
+                                   const struct dbk_entry *entry)
+{
+    struct dbk_log *log = user;
+    struct dbk_stored stored;
+    log->relocated = true;
+    if (dbk_state_get(log->state, meta->position, &stored)) {
+        replay_entry(log, meta, entry);
+    }
 }
 
 static enum daybook_code replay_admin(struct dbk_log *log, const struct dbk_admin_frame *admin)
@@ -161,6 +184,26 @@ static enum daybook_code replay_state(struct dbk_log *log, const struct dbk_stat
     return DAYBOOK_OK;
 }
 
+static enum daybook_code replay_trim(struct dbk_log *log, const struct dbk_trim_frame *trim)
+{
+    free(log->trim.emptied);
+    log->trim = (struct dbk_trim_memory){.lowest = trim->lowest_segment_no,
+                                         .by_checkpoint = trim->by_checkpoint};
+    log->trim_lowest = trim->lowest_segment_no;
+    if (trim->emptied_count == 0) {
+        return DAYBOOK_OK;
+    }
+    log->trim.emptied = calloc(trim->emptied_count, sizeof(*log->trim.emptied));
+    if (log->trim.emptied == NULL) {
+        return DAYBOOK_NO_MEMORY;
+    }
+    for (uint32_t i = 0; i < trim->emptied_count; i++) {
+        log->trim.emptied[i] = (uint32_t)dbk_trim_emptied_at(trim, i);
+    }
+    log->trim.emptied_count = trim->emptied_count;
+    return DAYBOOK_OK;
+}
+
 /* What a RELOCATE holds comes here unwrapped; one within another is unreadable. */
 static enum daybook_code replay_frame(struct dbk_replay *replay, const struct dbk_frame *frame,
                                       bool relocated, struct daybook_error *err)
@@ -174,12 +217,14 @@ static enum daybook_code replay_frame(struct dbk_replay *replay, const struct db
         struct dbk_forget_frame forget;
         struct dbk_state_frame state;
         struct dbk_trim_frame trim;
+        bool relocated;
     } as;
     enum daybook_code code = DAYBOOK_OK;
     bool read = true;
     switch ((enum dbk_frame_type)frame->type) {
     case DBK_FRAME_EVENT:
-        code = replay_event(log, frame, relocated);
+        read = dbk_frame_events(&log->identity, frame, &as.relocated,
+                                relocated ? replay_relocated_entry : replay_entry, log);
         break;
     case DBK_FRAME_CLAIM:
         read = dbk_claim_frame_decode(frame, &as.claim);
@@ -231,7 +276,7 @@ static enum daybook_code replay_frame(struct dbk_replay *replay, const struct db
         break;
     case DBK_FRAME_TRIM:
         read = dbk_trim_frame_decode(frame, &as.trim);
-        log->trim_lowest = read ? as.trim.lowest_segment_no : log->trim_lowest;
+        code = read ? replay_trim(log, &as.trim) : DAYBOOK_OK;
         break;
     case DBK_FRAME_LINK:
         break;
@@ -271,8 +316,15 @@ static enum daybook_code replay_group(void *user, const struct dbk_scan_segment 
     enum daybook_code code = DAYBOOK_OK;
     (void)segment;
     (void)check; /* each entry is checked again, so a damaged record is found where it is */
+    uint64_t end = header->lsn + DBK_GROUP_HEADER_BYTES + header->body_len;
     while (code == DAYBOOK_OK && dbk_frame_next(group, header, &at, &frame)) {
-        code = dbk_replay_frame(replay, &frame, err);
+        code = frame.lsn >= replay->from_lsn
+                   ? dbk_replay_frame(replay, &frame, err)
+                   : dbk_resume_frame(replay->log, &frame, end > replay->from_lsn, err);
+    }
+    if (header->lsn >= replay->from_lsn) {
+        replay->log->log_bytes += end - header->lsn;
+        replay->log->frames += header->frame_count;
     }
     return code;
 }
@@ -524,6 +576,7 @@ static enum daybook_code begin_in_new_segment(struct dbk_log *log, const struct 
     if (!dbk_tail_link(log, &link, &to)) {
         return dbk_log_failed(log, err);
     }
+    dbk_segment_sealed(log, end->segment_no, end->offset);
     for (uint32_t i = 0; i < scan->count; i++) {
         const struct dbk_scan_segment *segment = &scan->segments[i];
         uint32_t used = segment->segment_no == end->segment_no ? end->offset : DBK_BLOCK_BYTES;
@@ -771,18 +824,199 @@ static enum daybook_code refuse_suspect(const struct dbk_log *log, const struct 
     return code;
 }
 
+/* Memory as it is before anything is read. */
+static enum daybook_code fresh_memory(struct dbk_log *log, const struct dbk_scan *scan,
+                                      struct daybook_error *err)
+{
+    dbk_state_free(log->state);
+    log->state = NULL;
+    dbk_places_release(&log->places);
+    free(log->trim.emptied);
+    log->trim = (struct dbk_trim_memory){.lowest = 0};
+    log->trim_lowest = 0;
+    log->relocated = false;
+    log->next_position = 1;
+    log->newest_accepted_at_us = INT64_MIN;
+    log->segment_count = 0;
+    atomic_store(&log->frames, 0);
+    atomic_store(&log->log_bytes, 0);
+    atomic_store(&log->file_bytes, 0);
+    if (dbk_places_init(&log->places) != DAYBOOK_OK) {
+        return dbk_fail(err, DAYBOOK_NO_MEMORY, "%s: no memory for its records", log->path);
+    }
+    enum daybook_code code = make_state(log, scan, err);
+    return code == DAYBOOK_OK ? add_segments(log, scan, err) : code;
+}
+
+/* Segments that the walk passed over and that are shorter than they were have to be ones that were emptied. */
+static enum daybook_code check_cut(const struct dbk_log *log, const struct dbk_scan *scan,
+                                   struct daybook_error *err)
+{
+    for (uint32_t i = 0; i < scan->count; i++) {
+        const struct dbk_scan_segment *segment = &scan->segments[i];
+        bool allowed = !segment->cut || segment->segment_no < log->trim.lowest;
+        for (uint32_t k = 0; !allowed && k < log->trim.emptied_count; k++) {
+            allowed = log->trim.emptied[k] == segment->segment_no;
+        }
+        if (!allowed) {
+            return dbk_fail(err, DAYBOOK_DAMAGED,
+                            "%s: seg-%016" PRIx64
+                            ".dbl is shorter than its successor says, and no TRIM says that it may "
+                            "be; nothing was changed: restore a backup, or repair",
+                            log->path, (uint64_t)segment->segment_no);
+        }
+    }
+    return DAYBOOK_OK;
+}
+
+/* Reads the log into fresh memory, behind a checkpoint or, with none (file NULL), from its first STATE on.
+ * *ret_usable no: with another checkpoint, or with none, it may yet succeed. */
+static enum daybook_code replay_log(struct dbk_log *log, struct dbk_scan *scan,
+                                    const struct dbk_checkpoint_file *file,
+                                    struct dbk_scan_end *ret_end, bool *ret_usable,
+                                    struct daybook_error *err)
+{
+    struct dbk_replay replay = {.log = log};
+    enum daybook_code code = fresh_memory(log, scan, err);
+    *ret_usable = true;
+    scan->start_segment_no = file == NULL ? 0 : dbk_lsn_segment(file->lsn);
+    if (code == DAYBOOK_OK && file != NULL) {
+        replay.has_state = true;
+        replay.from_lsn = file->lsn;
+        code = dbk_resume_begin(log, scan, file, ret_usable, err);
+    }
+    if (code == DAYBOOK_OK) {
+        code = dbk_scan_run(scan, replay_group, &replay, ret_end, err);
+    }
+    if (code == DAYBOOK_OK && file != NULL) {
+        code = dbk_resume_end(log, err);
+        *ret_usable = code != DAYBOOK_DAMAGED;
+    }
+    if (code == DAYBOOK_OK) {
+        code = check_cut(log, scan, err);
+    }
+    if (code == DAYBOOK_OK && file == NULL && log->trim.by_checkpoint) {
+        code =
+            dbk_fail(err, DAYBOOK_DAMAGED,
+                     "%s: both checkpoints are lost, and segments are gone whose acknowledgements "
+                     "only they knew; nothing was changed: restore a backup, or repair (events "
+                     "that were delivered may be delivered again)",
+                     log->path);
+    }
+    return code;
+}
+
+/* The checkpoints that may be used, the newest first; bad ones are counted. */
+static enum daybook_code find_checkpoints(struct dbk_log *log, struct dbk_scan *scan,
+                                          struct dbk_checkpoint_file *files, uint32_t *ret_count,
+                                          struct daybook_error *err)
+{
+    enum { LOOKED_AT_MAX = 16 };
+    uint64_t lsns[LOOKED_AT_MAX];
+    int n = scan->has_identity && !log->whole_replay
+                ? dbk_checkpoints_list(log->os, log->path, lsns, LOOKED_AT_MAX)
+                : 0;
+    if (n < 0) {
+        return os_failed(log, n, "cannot list the directory", err);
+    }
+    *ret_count = 0;
+    atomic_store(&log->checkpoints.bad_checkpoints, 0);
+    for (int i = 0; i < n && *ret_count < DBK_CHECKPOINTS_KEPT; i++) {
+        if (scan->end_lsn != 0 && lsns[i] > scan->end_lsn) {
+            continue; /* of what is not looked at */
+        }
+        enum daybook_code code = dbk_checkpoint_read(log->os, log->path, lsns[i],
+                                                     log->identity.uuid, &files[*ret_count], err);
+        if (code == DAYBOOK_OK) {
+            log->checkpoints.kept[*ret_count] = lsns[i];
+            log->checkpoints.kept_bytes[*ret_count] = files[*ret_count].len;
+            ++*ret_count;
+        } else if (code == DAYBOOK_DAMAGED) {
+            atomic_fetch_add(&log->checkpoints.bad_checkpoints, 1);
+        } else if (code != DAYBOOK_NOT_FOUND) {
+            return code;
+        }
+    }
+    scan->proof_lsn = *ret_count > 0 ? files[0].lsn : 0;
+    return DAYBOOK_OK;
+}
+
+/* The newest checkpoint that can be used and what stands behind it; without one the whole log. */
+static enum daybook_code read_log(struct dbk_log *log, struct dbk_scan *scan,
+                                  struct dbk_scan_end *ret_end, struct daybook_error *err)
+{
+    struct dbk_checkpoint_file files[DBK_CHECKPOINTS_KEPT] = {{.bytes = NULL}};
+    uint32_t count = 0;
+    enum daybook_code code = find_checkpoints(log, scan, files, &count, err);
+    bool usable = false;
+    atomic_store(&log->checkpoints.resumed_lsn, 0);
+    for (uint32_t i = 0; code == DAYBOOK_OK && !usable && i < count; i++) {
+        code = replay_log(log, scan, &files[i], ret_end, &usable, err);
+        atomic_store(&log->checkpoints.resumed_lsn, usable ? files[i].lsn : 0);
+        if (!usable) {
+            atomic_fetch_add(&log->checkpoints.bad_checkpoints, 1);
+            code = DAYBOOK_OK;
+        }
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        dbk_checkpoint_file_free(&files[i]);
+    }
+    if (code == DAYBOOK_OK && !usable) {
+        code = replay_log(log, scan, NULL, ret_end, &usable, err);
+    }
+    return code;
+}
+
+/* Which of the segments are sealed, what the indexes and checkpoints take, and what is left of files that are
+ * gone. */
+struct helpers {
+    struct dbk_log *log;
+    const struct dbk_scan *scan;
+};
+
+static int look_at_helper(void *user, const char *name)
+{
+    struct helpers *helpers = user;
+    struct dbk_log *log = helpers->log;
+    char path[DBK_LOG_PATH_MAX];
+    struct dbk_stat st;
+    uint32_t number = 0;
+    if (!dbk_index_number(name, &number) ||
+        snprintf(path, sizeof(path), "%s/%s", log->path, name) >= (int)sizeof(path)) {
+        return 0;
+    }
+    bool there = dbk_segment_pin_if_there(log, number);
+    if (there) {
+        dbk_segment_unpin(log, number);
+    }
+    if (!there) {
+        (void)log->os->unlink(log->os, path);
+    } else if (!dbk_segment_index_is_bad(log, number) && log->os->stat(log->os, path, &st) == 0) {
+        dbk_segment_indexed(log, number, st.size_bytes);
+    }
+    return 0;
+}
+
+static void take_stock(struct dbk_log *log, const struct dbk_scan *scan,
+                       const struct dbk_scan_end *end)
+{
+    struct helpers helpers = {log, scan};
+    for (uint32_t i = 0; i < scan->count; i++) {
+        if (scan->segments[i].linked && scan->segments[i].segment_no < end->segment_no) {
+            dbk_segment_sealed(log, scan->segments[i].segment_no, dbk_scan_used(scan, i));
+        }
+    }
+    for (uint32_t i = 0; i < DBK_CHECKPOINTS_KEPT; i++) {
+        atomic_fetch_add(&log->file_bytes, log->checkpoints.kept_bytes[i]);
+    }
+    (void)log->os->list(log->os, log->path, look_at_helper, &helpers);
+}
+
 static enum daybook_code recover(struct dbk_log *log, const struct daybook_log_options *options,
                                  struct dbk_scan *scan, struct daybook_error *err)
 {
-    struct dbk_replay replay = {.log = log};
     struct dbk_scan_end end;
-    enum daybook_code code = make_state(log, scan, err);
-    if (code == DAYBOOK_OK) {
-        code = add_segments(log, scan, err);
-    }
-    if (code == DAYBOOK_OK) {
-        code = dbk_scan_run(scan, replay_group, &replay, &end, err);
-    }
+    enum daybook_code code = read_log(log, scan, &end, err);
     if (code == DAYBOOK_OK) {
         code = check_root(log, scan, &end, err);
     }
@@ -803,7 +1037,11 @@ static enum daybook_code recover(struct dbk_log *log, const struct daybook_log_o
     if (!scan->has_identity) {
         code = make_identity(log, err);
     }
-    return code == DAYBOOK_OK ? begin_epoch(log, scan, &end, err) : code;
+    if (code == DAYBOOK_OK) {
+        take_stock(log, scan, &end);
+        code = begin_epoch(log, scan, &end, err);
+    }
+    return code;
 }
 
 enum daybook_code dbk_log_recover(struct dbk_log *log, const struct daybook_log_options *options,

@@ -195,8 +195,8 @@ static void drop_needs(const struct dbk_state *s, uint32_t events, int64_t now_u
     }
 }
 
-static struct dbk_orphan orphan_of(const struct dbk_state *s, const struct dbk_consumer *c,
-                                   const struct dbk_lease *l)
+struct dbk_orphan dbk_orphan_of(const struct dbk_state *s, const struct dbk_consumer *c,
+                                const struct dbk_lease *l)
 {
     return (struct dbk_orphan){.consumer = c->id,
                                .lease_ms = (uint32_t)((l->expires_at_us - l->granted_at_us) / 1000),
@@ -219,7 +219,7 @@ static void orphans_make(struct dbk_state *s, uint32_t slot, int64_t now_us,
             dbk_fault(DBK_FAULT_DROPPED_LEASE_FORGOTTEN)) {
             continue;
         }
-        orphans[(*count)++] = orphan_of(s, c, l);
+        orphans[(*count)++] = dbk_orphan_of(s, c, l);
         dbk_lease_orphan(c, lease);
     }
 }
@@ -324,7 +324,7 @@ uint32_t dbk_state_orphans(const struct dbk_state *state, int64_t now_us, struct
                     return count;
                 }
                 if (ret != NULL) {
-                    ret[count] = orphan_of(state, c, l);
+                    ret[count] = dbk_orphan_of(state, c, l);
                 }
                 count++;
             }

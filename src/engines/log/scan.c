@@ -21,7 +21,8 @@
 
 enum {
     BUFFER_BYTES = 2 * DBK_GROUP_BYTES_MAX,
-    LINK_BYTES_MAX = 256 * 1024, /* of a LINK group (docs/FORMAT.md) */
+    LINK_BYTES_MAX = 256 * 1024,  /* of a LINK group (docs/FORMAT.md) */
+    LINK_BYTES_USUAL = 16 * 1024, /* of a segment, header included, that are read at first */
     PATH_BYTES = 4096,
     LOOKS_MAX = 6,         /* at a journal that may be being written .. */
     LOOK_AGAIN_US = 100000 /* .. this long after one another */
@@ -118,8 +119,7 @@ static enum daybook_code read_failed(const struct dbk_scan *scan, struct daybook
     return code;
 }
 
-/* Reads up to `len` bytes; fewer only at the end of the file. */
-static int64_t read_at(const struct dbk_os *os, int file, uint8_t *buf, size_t len, uint64_t offset)
+int64_t dbk_read_at(const struct dbk_os *os, int file, uint8_t *buf, size_t len, uint64_t offset)
 {
     size_t got = 0;
     while (got < len) {
@@ -150,7 +150,7 @@ static enum daybook_code read_identity(struct dbk_scan *scan, struct daybook_err
     if (file < 0) {
         return read_failed(scan, err, file, "FORMAT", 0);
     }
-    int64_t n = read_at(scan->os, file, bytes, sizeof(bytes), 0);
+    int64_t n = dbk_read_at(scan->os, file, bytes, sizeof(bytes), 0);
     (void)scan->os->close(scan->os, file);
     if (n < 0) {
         return read_failed(scan, err, n, "FORMAT", 0);
@@ -208,7 +208,15 @@ static enum daybook_code peek(struct dbk_scan *scan, struct dbk_scan_segment *se
     if (file < 0) {
         return read_failed(scan, err, file, name, 0);
     }
-    int64_t n = read_at(scan->os, file, scan->buffer, DBK_BLOCK_BYTES + LINK_BYTES_MAX, 0);
+    /* Most LINK groups are small: the rest is read where there is one. */
+    int64_t n = dbk_read_at(scan->os, file, scan->buffer, LINK_BYTES_USUAL, 0);
+    if (n == LINK_BYTES_USUAL &&
+        dbk_segment_header_decode(scan->buffer, &header) == DBK_DECODED_OK &&
+        dbk_group_header_decode(scan->buffer + DBK_BLOCK_BYTES, header.salt,
+                                dbk_lsn(segment->segment_no, DBK_BLOCK_BYTES), &group) &&
+        DBK_BLOCK_BYTES + DBK_GROUP_HEADER_BYTES + (size_t)group.body_len > LINK_BYTES_USUAL) {
+        n = dbk_read_at(scan->os, file, scan->buffer, DBK_BLOCK_BYTES + LINK_BYTES_MAX, 0);
+    }
     (void)scan->os->close(scan->os, file);
     if (n < 0) {
         return read_failed(scan, err, n, name, 0);
@@ -239,6 +247,9 @@ static enum daybook_code peek(struct dbk_scan *scan, struct dbk_scan_segment *se
                                 &group) &&
         DBK_GROUP_HEADER_BYTES + (size_t)group.body_len <= have) {
         segment->linked = peek_link(first, &group, header.salt, segment);
+        segment->link_end = DBK_BLOCK_BYTES +
+                            (uint32_t)dbk_round_up(DBK_GROUP_HEADER_BYTES + (size_t)group.body_len,
+                                                   DBK_BLOCK_BYTES);
     }
     return DAYBOOK_OK;
 }
@@ -323,7 +334,7 @@ static enum daybook_code window_at(struct window *window, uint64_t offset, size_
     char path[PATH_BYTES];
     if (offset < window->start || offset + want > window->start + window->len) {
         int64_t n =
-            read_at(window->scan->os, window->file, window->scan->buffer, BUFFER_BYTES, offset);
+            dbk_read_at(window->scan->os, window->file, window->scan->buffer, BUFFER_BYTES, offset);
         if (n < 0) {
             segment_name(window->scan, window->segment->segment_no, path);
             return read_failed(window->scan, err, n, path + strlen(window->scan->path) + 1, offset);
@@ -573,7 +584,7 @@ static enum daybook_code judge(struct dbk_scan *scan, uint32_t last, enum place_
                                struct daybook_error *err)
 {
     uint64_t end_lsn = dbk_lsn(end->segment_no, end->offset);
-    uint64_t proof = chain->durable_lsn;
+    uint64_t proof = scan->proof_lsn > chain->durable_lsn ? scan->proof_lsn : chain->durable_lsn;
     uint32_t first_behind = last < scan->count ? last + 1 : 0;
     enum daybook_code code = DAYBOOK_OK;
     end->bad_segment_no = end->segment_no;
@@ -631,6 +642,29 @@ static enum daybook_code judge(struct dbk_scan *scan, uint32_t last, enum place_
     return DAYBOOK_OK;
 }
 
+/* From the root of the log to the segment that the walk begins in: that they follow each other is seen from
+ * their LINKs, their groups are not read. *ret_index: scan->count where there is no such chain. */
+static enum daybook_code skip_to_start(struct dbk_scan *scan, uint32_t *ret_index,
+                                       struct chain *chain, struct daybook_error *err)
+{
+    uint32_t index = *ret_index;
+    while (index < scan->count && scan->segments[index].segment_no < scan->start_segment_no) {
+        struct dbk_scan_segment *segment = &scan->segments[index];
+        const struct dbk_scan_segment *next = successor(scan, index);
+        if (next == NULL) {
+            return corrupt(scan, segment->segment_no, segment->size_bytes,
+                           dbk_lsn(scan->start_segment_no, DBK_BLOCK_BYTES), err);
+        }
+        segment->cut = segment->size_bytes < next->link.end;
+        chain->started = true;
+        chain->group_no = next->link.last_group_no;
+        chain->hcrc = next->link.last_hcrc;
+        index = (uint32_t)(next - scan->segments);
+    }
+    *ret_index = index;
+    return DAYBOOK_OK;
+}
+
 enum daybook_code dbk_scan_run(struct dbk_scan *scan, dbk_scan_group *visit, void *user,
                                struct dbk_scan_end *ret_end, struct daybook_error *err)
 {
@@ -642,7 +676,10 @@ enum daybook_code dbk_scan_run(struct dbk_scan *scan, dbk_scan_group *visit, voi
     while (index < scan->count && !scan->segments[index].linked) {
         index++;
     }
-    while (index < scan->count) {
+    if (scan->start_segment_no != 0) {
+        code = skip_to_start(scan, &index, &chain, err);
+    }
+    while (code == DAYBOOK_OK && index < scan->count) {
         struct dbk_scan_segment *segment = &scan->segments[index];
         const struct dbk_scan_segment *next =
             scan->end_lsn != 0 && segment->segment_no >= dbk_lsn_segment(scan->end_lsn)
@@ -658,12 +695,21 @@ enum daybook_code dbk_scan_run(struct dbk_scan *scan, dbk_scan_group *visit, voi
         bool whole = ret_end->offset == next->link.end &&
                      chain.group_no == next->link.last_group_no &&
                      chain.hcrc == next->link.last_hcrc;
+        if (!whole && segment->size_bytes == segment->link_end) {
+            segment->cut = true; /* nothing but its LINK is left: it was emptied */
+            chain.group_no = next->link.last_group_no;
+            chain.hcrc = next->link.last_hcrc;
+            whole = true;
+        }
         if (!whole && !dbk_fault(DBK_FAULT_TRUNCATE_DAMAGE) &&
             !dbk_fault(DBK_FAULT_CRC_WITHOUT_PLACE)) {
             return corrupt(scan, segment->segment_no, ret_end->offset,
                            dbk_lsn(segment->segment_no, next->link.end), err);
         }
         index = (uint32_t)(next - scan->segments);
+    }
+    if (code != DAYBOOK_OK) {
+        return code;
     }
     ret_end->group_no = chain.group_no;
     ret_end->hcrc = chain.hcrc;
@@ -674,6 +720,53 @@ enum daybook_code dbk_scan_run(struct dbk_scan *scan, dbk_scan_group *visit, voi
         return DAYBOOK_OK;
     }
     return judge(scan, index, kind, &chain, ret_end, err);
+}
+
+/* ---- one segment by itself ---------------------------------------------------------------------- */
+
+enum daybook_code dbk_scan_one(const struct dbk_os *os, const char *path, uint32_t segment_no,
+                               uint32_t end, dbk_scan_group *visit, void *user,
+                               struct daybook_error *err)
+{
+    struct dbk_scan scan = {.os = os, .path = path, .buffer = malloc(BUFFER_BYTES)};
+    struct dbk_scan_segment segment = {.segment_no = segment_no};
+    struct dbk_scan_segment behind = {.link = {.end = end}};
+    struct chain chain = {.started = false};
+    struct dbk_scan_end reached;
+    enum place_kind kind = PLACE_GROUP;
+    enum daybook_code code = scan.buffer == NULL
+                                 ? dbk_fail(err, DAYBOOK_NO_MEMORY, "no memory to read a segment")
+                                 : peek(&scan, &segment, err);
+    if (code == DAYBOOK_OK) {
+        code = walk_segment(&scan, &segment, &behind, &chain, visit, user, &reached, &kind, err);
+    }
+    if (code == DAYBOOK_OK && reached.offset != end) {
+        code = corrupt(&scan, segment_no, reached.offset, dbk_lsn(segment_no, end), err);
+    }
+    free(scan.buffer);
+    return code;
+}
+
+int dbk_scan_salt(const struct dbk_os *os, const char *path, uint32_t segment_no, uint64_t *ret)
+{
+    struct dbk_scan scan = {.os = os, .path = path};
+    struct dbk_segment_header header;
+    uint8_t block[DBK_BLOCK_BYTES];
+    char name[PATH_BYTES];
+    segment_name(&scan, segment_no, name);
+    int file = os->open(os, name, DBK_OPEN_READ);
+    int64_t n = file < 0 ? file : dbk_read_at(os, file, block, sizeof(block), 0);
+    if (file >= 0) {
+        (void)os->close(os, file);
+    }
+    if (n < 0) {
+        return (int)n;
+    }
+    if (n != DBK_BLOCK_BYTES || dbk_segment_header_decode(block, &header) == DBK_DECODED_BAD) {
+        return -EIO;
+    }
+    *ret = header.salt;
+    return 0;
 }
 
 /* ---- a journal that is being written ----------------------------------------------------------- */

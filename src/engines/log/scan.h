@@ -21,6 +21,10 @@ struct dbk_scan_segment {
     bool begins_blank; /* the block of its first group is all zero */
     bool blank;        /* nothing but zeros behind its header (known after dbk_scan_run) */
     uint32_t used_end; /* behind the last byte that is not zero (likewise, tail segments only) */
+    uint32_t link_end; /* where its first group ends, with `linked` */
+    bool
+        cut; /* shorter than its successor's LINK says, and taken for one that was emptied: whether a TRIM says
+                 so is the caller's to ask */
     struct dbk_link_frame link;
     uint64_t events_max; /* as its STATE says */
 };
@@ -65,6 +69,9 @@ struct dbk_scan {
     uint32_t count;
     uint32_t room;
     uint8_t *buffer;
+    uint32_t
+        start_segment_no; /* not 0: the walk begins here; of those before, only the LINKs are looked at */
+    uint64_t proof_lsn; /* what is known from elsewhere to have been durable below here */
     uint64_t
         end_lsn; /* not 0: the log is read up to this end of a group, and what stands behind is not
                          looked at: of a journal that is being written */
@@ -85,6 +92,12 @@ enum daybook_code dbk_scan_run(struct dbk_scan *scan, dbk_scan_group *visit, voi
 enum daybook_code dbk_scan_reach(struct dbk_scan *scan, const struct dbk_os *os, const char *path,
                                  struct dbk_scan_end *ret_end, bool *ret_live,
                                  struct daybook_error *err);
+/* Walks one sealed segment up to its end. DAMAGED: not everything in it holds. */
+enum daybook_code dbk_scan_one(const struct dbk_os *os, const char *path, uint32_t segment_no,
+                               uint32_t end, dbk_scan_group *visit, void *user,
+                               struct daybook_error *err);
+/* The salt of a segment. Returns 0 or -errno, -EIO where its header is damaged. */
+int dbk_scan_salt(const struct dbk_os *os, const char *path, uint32_t segment_no, uint64_t *ret);
 /* A visit that does nothing. */
 enum daybook_code dbk_scan_no_visit(void *user, const struct dbk_scan_segment *segment,
                                     const struct dbk_group_header *header, const uint8_t *group,
@@ -95,6 +108,8 @@ enum daybook_code dbk_scan_no_visit(void *user, const struct dbk_scan_segment *s
 bool dbk_scan_is_short(const struct dbk_scan *scan, const struct dbk_scan_end *end);
 /* Bytes of a segment that is not the last of the log: up to where its successor says that it ended. */
 uint32_t dbk_scan_used(const struct dbk_scan *scan, uint32_t index);
+/* Reads up to `len` bytes; fewer only at the end of the file. Returns them, or -errno. */
+int64_t dbk_read_at(const struct dbk_os *os, int file, uint8_t *buf, size_t len, uint64_t offset);
 /* The number of a segment, from the name of its file. False: it is no segment. */
 bool dbk_segment_number(const char *name, uint32_t *ret);
 /* Whether `len` bytes are all zero. */

@@ -211,6 +211,72 @@ void dbk_segment_resized(struct dbk_log *log, uint32_t segment_no, uint32_t size
     dbk_mutex_unlock(&log->segments_lock);
 }
 
+void dbk_segment_sealed(struct dbk_log *log, uint32_t segment_no, uint32_t end)
+{
+    dbk_mutex_lock(&log->segments_lock);
+    struct dbk_segment *segment = find_segment(log, segment_no);
+    if (segment != NULL) {
+        segment->end = end;
+    }
+    dbk_mutex_unlock(&log->segments_lock);
+}
+
+void dbk_segment_indexed(struct dbk_log *log, uint32_t segment_no, uint64_t bytes)
+{
+    dbk_mutex_lock(&log->segments_lock);
+    struct dbk_segment *segment = find_segment(log, segment_no);
+    if (segment != NULL) {
+        atomic_fetch_sub(&log->file_bytes, segment->index_bytes);
+        atomic_fetch_add(&log->file_bytes, bytes);
+        segment->index_bytes = bytes;
+    }
+    dbk_mutex_unlock(&log->segments_lock);
+}
+
+void dbk_segment_index_bad(struct dbk_log *log, uint32_t segment_no)
+{
+    dbk_mutex_lock(&log->segments_lock);
+    struct dbk_segment *segment = find_segment(log, segment_no);
+    if (segment != NULL) {
+        segment->bad_index = true;
+    }
+    dbk_mutex_unlock(&log->segments_lock);
+}
+
+bool dbk_segment_index_is_bad(struct dbk_log *log, uint32_t segment_no)
+{
+    dbk_mutex_lock(&log->segments_lock);
+    const struct dbk_segment *segment = find_segment(log, segment_no);
+    bool is_bad = segment != NULL && segment->bad_index;
+    dbk_mutex_unlock(&log->segments_lock);
+    return is_bad;
+}
+
+uint64_t dbk_segment_indexes_to_come(struct dbk_log *log)
+{
+    enum { PART = 8, LEAST = 2 * DBK_BLOCK_BYTES };
+    uint64_t bytes = 0;
+    dbk_mutex_lock(&log->segments_lock);
+    for (uint32_t i = 0; i < log->segment_count; i++) {
+        const struct dbk_segment *segment = &log->segments[i];
+        if (segment->index_bytes == 0) {
+            bytes += segment->size_bytes / PART > LEAST ? segment->size_bytes / PART : LEAST;
+        }
+    }
+    dbk_mutex_unlock(&log->segments_lock);
+    return bytes;
+}
+
+void dbk_segment_index_impossible(struct dbk_log *log, uint32_t segment_no)
+{
+    dbk_mutex_lock(&log->segments_lock);
+    struct dbk_segment *segment = find_segment(log, segment_no);
+    if (segment != NULL) {
+        segment->no_index = true;
+    }
+    dbk_mutex_unlock(&log->segments_lock);
+}
+
 bool dbk_segment_pin_if_there(struct dbk_log *log, uint32_t segment_no)
 {
     dbk_mutex_lock(&log->segments_lock);

@@ -10,6 +10,7 @@
 
 #include "base/fault.h"
 #include "base/memory.h"
+#include "engines/log/image.h"
 
 /* Tombstones that a directory may have whatever its size, so that small ones are not always moved. */
 #define DIRECTORY_DEAD_FREE 16u
@@ -107,6 +108,7 @@ void dbk_state_free(struct dbk_state *state)
         dbk_consumer_free(state->consumers[i]);
     }
     free(state->segments);
+    dbk_unreserve(state->placed, state->directory_max * sizeof *state->placed);
     dbk_unreserve(state->arena, state->arena_bytes);
     free(state);
 }
@@ -196,6 +198,9 @@ static void entry_move(struct dbk_state *s, uint32_t from, uint32_t to)
     s->newer[to] = s->newer[from];
     s->damaged[to] = s->damaged[from];
     s->observed_min[to] = s->observed_min[from];
+    if (s->placed != NULL) {
+        s->placed[to] = s->placed[from];
+    }
     for (uint32_t i = 0; i < s->consumer_count; i++) {
         struct dbk_consumer *c = s->consumers[i];
 
@@ -221,6 +226,9 @@ static void entry_clear(struct dbk_state *s, uint32_t entry)
     s->newer[entry] = 0;
     s->damaged[entry] = 0;
     s->observed_min[entry] = INT64_MAX;
+    if (s->placed != NULL) {
+        s->placed[entry] = 0;
+    }
     for (uint32_t i = 0; i < s->consumer_count; i++) {
         struct dbk_consumer *c = s->consumers[i];
 
@@ -262,7 +270,7 @@ static void directory_compact(struct dbk_state *s)
     }
 }
 
-static uint32_t chunk_new(struct dbk_state *s, uint64_t base)
+uint32_t dbk_chunk_new(struct dbk_state *s, uint64_t base)
 {
     uint32_t ordinal = s->ordinal_free;
     uint32_t entry = 0;
@@ -422,7 +430,7 @@ void dbk_state_remove_segments(struct dbk_state *state, uint32_t below_segment_n
 
 /* ---- events ------------------------------------------------------------------------------------------ */
 
-static void place_set(struct dbk_state *s, uint32_t slot, struct dbk_place place)
+void dbk_place_set(struct dbk_state *s, uint32_t slot, struct dbk_place place)
 {
     struct dbk_slot *e = &s->slots[slot];
 
@@ -455,6 +463,38 @@ static void consumer_sees(struct dbk_state *s, struct dbk_consumer *c, uint32_t 
     }
 }
 
+void dbk_slot_fill(struct dbk_state *s, uint32_t slot, const struct dbk_event_meta *meta)
+{
+    uint32_t entry = dbk_slot_entry(s, slot);
+
+    dbk_assert(meta->payload_bytes < UINT32_C(1) << 24);
+    s->slots[slot] = (struct dbk_slot){.id_hash = meta->id_hash,
+                                       .sizes = (uint64_t)meta->payload_bytes << 24 |
+                                                (uint64_t)meta->row_version << 48,
+                                       .observed_at_us = meta->observed_at_us,
+                                       .accepted_at_us = meta->accepted_at_us};
+    dbk_place_set(s, slot, meta->place);
+    s->stored_bytes += meta->payload_bytes;
+    s->newer[entry] |= meta->newer ? dbk_slot_mask(slot) : 0;
+    s->newer_count += meta->newer ? 1 : 0;
+    if (meta->damaged && !dbk_slot_damaged(s, slot)) {
+        s->damaged[entry] |= dbk_slot_mask(slot);
+        s->damaged_count++;
+        s->damaged_ever++;
+    }
+}
+
+/* A stored event that is published again stands elsewhere now. */
+static void move(struct dbk_state *s, uint32_t slot, const struct dbk_event_meta *meta)
+{
+    if (s->placed != NULL) {
+        dbk_state_load_place(s, meta);
+        return;
+    }
+    segment_of(s, s->slots[slot].segment_no)->events--;
+    dbk_place_set(s, slot, meta->place);
+}
+
 void dbk_state_publish(struct dbk_state *state, const struct dbk_event_meta *meta,
                        uint32_t staged_no)
 {
@@ -462,11 +502,9 @@ void dbk_state_publish(struct dbk_state *state, const struct dbk_event_meta *met
     uint32_t slot = dbk_slot_find(state, meta->position);
     uint32_t entry = 0;
     uint32_t key = 0;
-    struct dbk_slot *e = NULL;
 
     if (slot != 0) {
-        segment_of(state, state->slots[slot].segment_no)->events--;
-        place_set(state, slot, meta->place);
+        move(state, slot, meta);
         return;
     }
     if (meta->position <= state->published_last) {
@@ -475,36 +513,29 @@ void dbk_state_publish(struct dbk_state *state, const struct dbk_event_meta *met
     state->published_last = meta->position;
     entry = state->directory_count - 1;
     if (state->directory_count == 0 || state->chunk_base[entry] != base) {
-        entry = chunk_new(state, base);
+        entry = dbk_chunk_new(state, base);
     }
     slot = state->chunk_ordinal[entry] * DBK_CHUNK_EVENTS + (uint32_t)(meta->position - base);
-    key = dbk_key_get(state, meta->key_hash);
-    dbk_assert(key != 0 && meta->payload_bytes < UINT32_C(1) << 24);
-    e = &state->slots[slot];
-    *e = (struct dbk_slot){.id_hash = meta->id_hash,
-                           .sizes = (uint64_t)meta->payload_bytes << 24 |
-                                    (uint64_t)meta->row_version << 48,
-                           .observed_at_us = meta->observed_at_us,
-                           .accepted_at_us = meta->accepted_at_us};
-    place_set(state, slot, meta->place);
+    dbk_slot_fill(state, slot, meta);
     if (staged_no != DBK_NOT_STAGED) {
         dbk_state_id_unstage(state, meta->id_hash, staged_no);
     }
-    dbk_id_link(state, meta->id_hash, slot);
-    dbk_key_append(state, key, slot);
+    if (state->placed != NULL) {
+        dbk_loading_key_set(&state->slots[slot], meta->key_hash);
+        state->placed[entry] |= dbk_slot_mask(slot);
+    } else {
+        key = dbk_key_get(state, meta->key_hash);
+        dbk_assert(key != 0);
+        dbk_id_link(state, meta->id_hash, slot);
+        dbk_key_append(state, key, slot);
+    }
 
     dbk_bits_set(&state->stored, dbk_slot_bit(state, slot));
-    state->newer[entry] |= meta->newer ? dbk_slot_mask(slot) : 0;
-    state->newer_count += meta->newer ? 1 : 0;
-    state->damaged[entry] |= meta->damaged ? dbk_slot_mask(slot) : 0;
-    state->damaged_count += meta->damaged ? 1 : 0;
-    state->damaged_ever += meta->damaged ? 1 : 0;
     if (state->observed_min[entry] != DBK_OBSERVED_DIRTY &&
         meta->observed_at_us < state->observed_min[entry]) {
         state->observed_min[entry] = meta->observed_at_us;
     }
     state->stored_count++;
-    state->stored_bytes += meta->payload_bytes;
     state->counters.accepted++;
     for (uint32_t i = 0; i < state->consumer_count; i++) {
         consumer_sees(state, state->consumers[i], slot);
@@ -557,9 +588,16 @@ void dbk_event_forget(struct dbk_state *s, uint32_t slot, enum dbk_forget_reason
     for (uint32_t i = 0; i < s->consumer_count; i++) {
         consumer_forgets(s, s->consumers[i], slot);
     }
-    dbk_id_unlink(s, e->id_hash, slot);
-    dbk_key_remove(s, slot);
-    segment_of(s, e->segment_no)->events--;
+    if (s->placed == NULL) {
+        dbk_id_unlink(s, e->id_hash, slot);
+        dbk_key_remove(s, slot);
+    }
+    if (s->placed == NULL || (s->placed[entry] & mask) != 0) {
+        segment_of(s, e->segment_no)->events--;
+    }
+    if (s->placed != NULL) {
+        s->placed[entry] &= ~mask;
+    }
     s->stored_count--;
     s->stored_bytes -= dbk_slot_payload(e);
     s->newer_count -= (s->newer[entry] & mask) != 0 ? 1 : 0;

@@ -202,6 +202,8 @@ struct dbk_state {
     uint64_t *newer;
     uint64_t *damaged;
     int64_t *observed_min; /* of the stored of a chunk, or DIRTY */
+    uint64_t *placed; /* NULL but while a checkpoint is loaded (image.c): of which stored events the
+                              place is known. Nothing is in the indexes or has a key until that ends */
     /* ids [stage] */
     uint32_t *id_buckets;
     uint32_t id_bucket_count;
@@ -311,6 +313,12 @@ void *dbk_carve(struct dbk_carver *carver, uint64_t count, size_t size);
 uint32_t dbk_slot_find(const struct dbk_state *s, uint64_t position); /* 0: not stored */
 /* The bit of the first place in the directory at or above a position. */
 uint64_t dbk_bit_at_least(const struct dbk_state *s, uint64_t position);
+/* A new chunk behind all others: its entry in the directory. */
+uint32_t dbk_chunk_new(struct dbk_state *s, uint64_t base);
+/* Fills in a slot, its place and flags. */
+void dbk_slot_fill(struct dbk_state *s, uint32_t slot, const struct dbk_event_meta *meta);
+/* Takes a new place for an event whose old one is given back. */
+void dbk_place_set(struct dbk_state *s, uint32_t slot, struct dbk_place place);
 /* Recounts what is derived for a chunk: delivered, givable, droppable, prunable, ended. */
 void dbk_chunk_refresh(struct dbk_state *s, uint32_t entry);
 /* Forgets an event, counted under `reason` or, if anybody had discarded it, as discarded. */
@@ -331,6 +339,9 @@ void dbk_key_remove(struct dbk_state *s, uint32_t slot);
 /* Frees a key that has no event if no consumer has anything of it either. */
 void dbk_key_release(struct dbk_state *s, uint32_t key);
 
+/* image.c, while a checkpoint is loaded: the key of a slot is kept in its links until it has one */
+void dbk_loading_key_set(struct dbk_slot *slot, uint64_t key_hash);
+
 /* consumers.c */
 struct dbk_consumer *dbk_consumer_find(const struct dbk_state *s, uint32_t id); /* NULL */
 /* Bits of a chunk that lie below the consumer's start. */
@@ -350,6 +361,8 @@ void dbk_key_set_next(struct dbk_state *s, struct dbk_consumer *c, uint32_t key,
 /* After a bit made an event resolved: its lease ends, the key moves on, figures follow. */
 void dbk_event_resolved(struct dbk_state *s, struct dbk_consumer *c, uint32_t slot);
 void dbk_consumer_free(struct dbk_consumer *c);
+/* Finds `next` of every key and the minima anew, in order of position. */
+void dbk_consumer_rebuild(struct dbk_state *s, struct dbk_consumer *c);
 
 /* leases.c */
 bool dbk_lease_is_live(const struct dbk_lease *lease, int64_t now_us);
@@ -367,9 +380,14 @@ void dbk_lease_run(struct dbk_state *s, struct dbk_consumer *c, uint32_t lease,
 void dbk_lease_off(struct dbk_state *s, struct dbk_consumer *c, uint32_t lease);
 /* Takes an entry out. Refreshes the key, but does not release it. */
 void dbk_lease_remove(struct dbk_state *s, struct dbk_consumer *c, uint32_t lease);
+/* Gives an entry to another key. Refreshes nothing. */
+void dbk_lease_rekey(struct dbk_consumer *c, uint32_t lease, uint32_t key);
 uint32_t dbk_orphan_find(const struct dbk_consumer *c, uint64_t position); /* 0: none */
 /* Turns the entry of an event that is dropped into an orphan. */
 void dbk_lease_orphan(struct dbk_consumer *c, uint32_t lease);
+/* What a lease of a dropped event is to the log. */
+struct dbk_orphan dbk_orphan_of(const struct dbk_state *s, const struct dbk_consumer *c,
+                                const struct dbk_lease *l);
 uint32_t dbk_hold_find(const struct dbk_consumer *c, uint32_t key);
 
 #endif
