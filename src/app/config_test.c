@@ -490,6 +490,22 @@ static void test_the_examples_of_destinations(void **state)
     }
 }
 
+/* The example of the other engine. */
+static void test_the_example_of_a_fleet(void **state)
+{
+    (void)state;
+    char path[1024];
+    struct dbk_config *c = NULL;
+    struct daybook_error err = {0};
+    find_in_tree("examples/postgres-journal.yaml", path, sizeof path);
+    if (dbk_config_load(path, &c, &err) != DAYBOOK_OK) {
+        fail_msg("%s", err.message);
+    }
+    assert_int_equal(c->backend, DBK_BACKEND_POSTGRES);
+    assert_string_equal(c->dsn_env, "DAYBOOK_JOURNAL_DSN");
+    dbk_config_free(c);
+}
+
 /* The example in the tree is taken, and says what the defaults are. */
 static void test_the_example(void **state)
 {
@@ -600,6 +616,7 @@ int main(void)
         cmocka_unit_test(test_values_that_contradict_each_other),
         cmocka_unit_test(test_what_is_no_yaml),
         cmocka_unit_test(test_a_file_that_is_missing),
+        cmocka_unit_test(test_the_example_of_a_fleet),
         cmocka_unit_test(test_the_example),
         cmocka_unit_test(test_the_examples_of_destinations),
         cmocka_unit_test(test_M1_what_is_telemetry_grade),
