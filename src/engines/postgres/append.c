@@ -62,6 +62,7 @@ struct appender {
 
 struct pg_appenders {
     unsigned count;
+    unsigned started; /* the owner's: threads that run */
     struct dbk_mutex gate;
     _Atomic uint32_t gate_word;
     unsigned inside;  /* under gate: threads that are appending */
@@ -528,9 +529,9 @@ enum daybook_code dbk_pg_appenders_new(struct pg_journal *p, unsigned count, uns
             dbk_thread_start(&all->each[i].thread, "dbk-append", run_appender, &all->each[i]);
 
         if (failed != 0) {
-            all->count = i;
             return dbk_fail_os(err, DAYBOOK_BUSY, failed, "an appending thread does not start");
         }
+        all->started++;
     }
     return DAYBOOK_OK;
 }
@@ -554,7 +555,9 @@ void dbk_pg_appenders_free(struct pg_journal *p)
     for (unsigned i = 0; i < all->count; i++) {
         struct appender *a = &all->each[i];
 
-        dbk_thread_join(&a->thread);
+        if (i < all->started) {
+            dbk_thread_join(&a->thread);
+        }
         dbk_pg_disconnect(&a->conn);
         dbk_pg_batch_release(&a->batch);
         dbk_mutex_release(&a->mutex);

@@ -321,6 +321,8 @@ DECLARE
     v_new bigint[];
     v_taken bigint[];
     v_keys bigint[];
+    v_locked bigint[];
+    v_all boolean;
     v_pos bigint[];
     v_pos_keys bigint[];
     v_raced bigint[];
@@ -388,34 +390,36 @@ BEGIN
     END IF;
     v_taken := v_new[1:v_fit];
 
-    -- The keys: made where they are missing, locked in order. One that was swept away meanwhile is made again.
+    -- The keys: made where they are missing, before any is locked, so that nobody waits in a circle; then locked in
+    -- order. One that was swept away meanwhile is made again.
     LOOP
-        INSERT INTO @.key (namespace, subject)
-        SELECT DISTINCT p_spaces[u.o], p_subjects[u.o] FROM unnest(v_taken) u(o)
-         WHERE NOT EXISTS (SELECT 1 FROM @.key k WHERE k.namespace = p_spaces[u.o] AND k.subject = p_subjects[u.o])
-         ORDER BY 1, 2
-        ON CONFLICT DO NOTHING;
-        PERFORM 1 FROM @.key k
-          WHERE k.key_id IN (SELECT x.key_id FROM unnest(p_spaces, p_subjects) WITH ORDINALITY u(s, b, o)
-                               JOIN @.key x ON x.namespace = u.s AND x.subject = u.b)
-          ORDER BY k.key_id FOR UPDATE;
         SELECT array_agg(coalesce(k.key_id, 0) ORDER BY u.o) INTO v_keys
           FROM unnest(p_spaces, p_subjects) WITH ORDINALITY u(s, b, o)
           LEFT JOIN @.key k ON k.namespace = u.s AND k.subject = u.b;
-        EXIT WHEN NOT EXISTS (SELECT 1 FROM unnest(v_taken) u(o) WHERE v_keys[u.o] = 0);
+        SELECT array_agg(DISTINCT v_keys[u.o]) INTO v_locked FROM unnest(v_taken) u(o);
+        IF 0 = ANY (v_locked) THEN
+            INSERT INTO @.key (namespace, subject)
+            SELECT DISTINCT p_spaces[u.o], p_subjects[u.o] FROM unnest(v_taken) u(o) WHERE v_keys[u.o] = 0
+             ORDER BY 1, 2
+            ON CONFLICT DO NOTHING;
+            CONTINUE;
+        END IF;
+        SELECT count(*) INTO v_need FROM (SELECT 1 FROM @.key k WHERE k.key_id = ANY (v_locked) ORDER BY k.key_id FOR UPDATE) q;
+        EXIT WHEN v_need = cardinality(v_locked);
     END LOOP;
 
     -- Whoever lists stops at the positions that are drawn from here on, until this commits (C11).
     PERFORM pg_advisory_xact_lock_shared(@.low32_1('@.event'::regclass::oid::bigint), @.low32_1(s.last_value))
        FROM @.position_seq s;
     v_now := greatest(v_now, v_newest);
+    v_all := cardinality(v_taken) = cardinality(p_ids);
     WITH ins AS (
         INSERT INTO @.event (pos, key_id, row_version, bytes, checksum, observed_at, accepted_at, request_id, record)
         SELECT nextval('@.position_seq'), q.key_id, p_version, q.bytes, q.checksum, q.observed, v_now, q.id, q.record
           FROM (SELECT v_keys[u.o] AS key_id, u.bytes, u.checksum, coalesce(u.observed, v_now) AS observed, u.id, u.record
                   FROM unnest(p_ids, p_observed, p_records, p_bytes, p_checksums)
                        WITH ORDINALITY u(id, observed, record, bytes, checksum, o)
-                 WHERE u.o = ANY (v_taken) ORDER BY u.o) q
+                 WHERE v_all OR u.o = ANY (v_taken) ORDER BY u.o) q
         ON CONFLICT (request_id) DO NOTHING
         RETURNING pos, key_id, bytes, request_id)
     SELECT array_agg(i.pos ORDER BY i.pos), array_agg(i.key_id ORDER BY i.pos), coalesce(sum(i.bytes), 0)
