@@ -409,8 +409,7 @@ BEGIN
     END LOOP;
 
     -- Whoever lists stops at the positions that are drawn from here on, until this commits (C11).
-    PERFORM pg_advisory_xact_lock_shared(@.low32_1('@.event'::regclass::oid::bigint), @.low32_1(s.last_value))
-       FROM @.position_seq s;
+    PERFORM pg_advisory_xact_lock_shared(@.low32_1('@.event'::regclass::oid::bigint), @.low32_1(@.next_position_1() - 1));
     v_now := greatest(v_now, v_newest);
     v_all := cardinality(v_taken) = cardinality(p_ids);
     WITH ins AS (
@@ -935,7 +934,7 @@ BEGIN
      WHERE l.locktype = 'advisory' AND l.objsubid = 2 AND l.classid = '@.event'::regclass::oid AND l.granted
        AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
        AND ((v_end - l.objid::bigint) & 4294967295) < 2147483648;
-    RETURN least(v_end, coalesce(v_floor - 1, v_end));
+    RETURN least(v_end, coalesce(v_floor, v_end));
 END
 $fn$;
 
