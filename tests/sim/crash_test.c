@@ -155,7 +155,7 @@ static void run_checkpoint(struct world *w)
 {
     world_open(w);
     world_register(w);
-    for (int round = 0; round < 3; round++) {
+    for (int round = 0; round < 2; round++) {
         for (int i = 0; i < 7; i++) {
             world_append(w, 1, 7500);
             world_housekeep(w);
@@ -175,7 +175,7 @@ static void run_checkpoint_and_trim(struct world *w)
 {
     world_open(w);
     world_register(w);
-    for (int round = 0; round < 3; round++) {
+    for (int round = 0; round < 2; round++) {
         for (int i = 0; i < 7; i++) {
             world_append(w, 1, 7500);
             world_housekeep(w);
