@@ -40,7 +40,11 @@ def served(database, **more):
     """A daemon that runs on a migrated schema."""
     with daemon(database, **more) as d:
         database.migrate(d)
-        yield d.start()
+        try:
+            yield d.start()
+        except BaseException:
+            print("".join(f"# {line}\n" for line in d.log().splitlines()[-60:]), flush=True)
+            raise
 
 
 def write_configuration(d):
