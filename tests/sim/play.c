@@ -982,6 +982,142 @@ void play_run(struct play *play)
     drop_subject(play);
 }
 
+void play_run_idle(struct play *play)
+{
+        play->script->run(play);
+    play_append(play, 1, 100); /* where a segment is full to its last block, no NOTE fits behind it */
+    play_pass(play, 150000);
+    play_pass(play, 150000);
+    drop_subject(play);
+}
+
+/* ---- rot ------------------------------------------------------------------------------------------------------ */
+
+struct segments {
+    char paths[16][64];
+    size_t count;
+};
+
+static void add_segment(void *user, const char *path, enum dbk_file_kind kind)
+{
+    struct segments *s = user;
+    size_t len = strlen(path);
+    if (kind == DBK_FILE_REGULAR && strncmp(path, PLAY_PATH "/seg-", sizeof PLAY_PATH + 4) == 0 &&
+        strcmp(path + len - 4, ".dbl") == 0 && s->count < 16 && len < sizeof s->paths[0]) {
+        memcpy(s->paths[s->count++], path, len + 1);
+    }
+}
+
+/* Draws a place and how it is spoiled. */
+static void spoil_segment(struct sim_disk *disk, const char *path, uint64_t *state)
+{
+    uint64_t size = 0;
+    const uint8_t *bytes = sim_bytes(disk, SIM_MEDIUM, path, &size);
+    while (size > SIM_SECTOR_BYTES && bytes[size - 1] == 0) {
+        size--;
+    }
+    uint64_t sectors = (size + SIM_SECTOR_BYTES - 1) / SIM_SECTOR_BYTES;
+    uint64_t blocks = sectors / 8;
+    uint64_t at = sim_draw(state) % sectors;
+    uint64_t from = sim_draw(state) % sectors;
+    switch (sim_draw(state) % 4) {
+    case 0:
+        sim_flip_bit(disk, path, sim_draw(state) % size, (unsigned)(sim_draw(state) % 8));
+        break;
+    case 1:
+        sim_zero_sector(disk, path, at);
+        break;
+    case 2:
+        sim_copy_sector(disk, path, at, from);
+        break;
+    default:
+        for (uint64_t i = 0; blocks > 0 && i < 8; i++) {
+            sim_copy_sector(disk, path, at % blocks * 8 + i, from % blocks * 8 + i);
+        }
+        break;
+    }
+}
+
+static void count_finding(void *user, const struct daybook_log_finding *found)
+{
+    *(uint32_t *)user += found->harmless ? 0 : 1;
+}
+
+/* Every event of the oracle is there as it is, or counted as damaged; nothing else is. */
+static bool holds_or_counts(struct pair *p, char why[static PAIR_WHY_MAX])
+{
+    uint64_t last = 0;
+    uint64_t damaged = 0;
+    size_t at = 0;
+    assert_code(DAYBOOK_OK, daybook_journal_read(p->oracle->journal, 0, DAYBOOK_WHERE_ALL,
+                                                 p->oracle->batch, &last, NULL, &p->oracle->err));
+    assert_code(DAYBOOK_OK,
+                daybook_journal_read(p->subject->journal, 0, DAYBOOK_WHERE_ALL, p->subject->batch,
+                                     &last, &damaged, &p->subject->err));
+    const struct daybook_batch *o = p->oracle->batch;
+    const struct daybook_batch *s = p->subject->batch;
+    for (size_t i = 0; i < o->count && at < s->count; i++) {
+        struct daybook_bytes theirs = s->deliveries[at].event.record;
+        struct daybook_bytes ours = o->deliveries[i].event.record;
+        at += o->deliveries[i].position == s->deliveries[at].position && ours.len == theirs.len &&
+                      memcmp(ours.data, theirs.data, ours.len) == 0
+                  ? 1
+                  : 0;
+    }
+    if (at != s->count || s->count + damaged != o->count) {
+        (void)snprintf(why, PAIR_WHY_MAX,
+                       "D7: of %zu events %zu are whole, %zu of them as given, %" PRIu64
+                       " counted as damaged",
+                       o->count, s->count, at, damaged);
+        return false;
+    }
+    return true;
+}
+
+bool play_rot(const struct play *played, uint64_t seed, bool *ret_refused,
+              char why[static PAIR_WHY_MAX])
+{
+    struct contract_world subject = *played->pair.subject;
+    struct pair p = {.oracle = played->pair.oracle, .subject = &subject};
+    struct segments segments = {.count = 0};
+    struct daybook_log_report report;
+    char where[256];
+    uint32_t findings = 0;
+    uint64_t state = seed;
+    why[0] = '\0';
+    subject.disk = sim_disk_clone(played->pair.subject->disk);
+    sim_power_cut(subject.disk, SIM_KEEP_ALL, 0);
+
+    sim_each(subject.disk, SIM_MEDIUM, add_segment, &segments);
+    assert_true(segments.count > 0);
+    spoil_segment(subject.disk, segments.paths[sim_draw(&state) % segments.count], &state);
+    sim_drop_caches(subject.disk);
+    struct sim_disk *before = sim_disk_clone(subject.disk);
+
+    enum daybook_code verified = dbk_log_verify(PLAY_PATH, &subject.disk->os, count_finding,
+                                                &findings, &report, &subject.err);
+    enum daybook_code code = subject.engine->open(&subject, &subject.capacity, &subject.err);
+    *ret_refused = code == DAYBOOK_DAMAGED || code == DAYBOOK_NEWER_FORMAT;
+    if (*ret_refused && verified == DAYBOOK_OK && findings == 0) {
+        (void)snprintf(why, PAIR_WHY_MAX, "verify finds nothing, and the opening refuses: %s",
+                       subject.err.message);
+    } else if (*ret_refused && sim_differs(before, subject.disk, SIM_CACHE, where, sizeof where)) {
+        (void)snprintf(why, PAIR_WHY_MAX, "D8: an opening that refuses has changed %s", where);
+    } else if (code == DAYBOOK_OK) {
+        (void)holds_or_counts(&p, why);
+    } else if (!*ret_refused) {
+        (void)snprintf(why, PAIR_WHY_MAX, "an opening of rot answers %s: %s",
+                       daybook_code_name(code), subject.err.message);
+    }
+    if (code == DAYBOOK_OK) {
+        dbk_log_abandon(subject.journal);
+    }
+    sim_disk_free(before);
+
+    sim_disk_free(subject.disk);
+    return why[0] == '\0';
+}
+
 /* ---- its end ------------------------------------------------------------------------------------------------- */
 
 static void keep_finding(void *user, const struct daybook_log_finding *found)

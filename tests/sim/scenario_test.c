@@ -668,6 +668,28 @@ static void test_error_at_every_step(void **state)
     print_verdict("errors at every step", script->name, &v);
 }
 
+/* Rot of every kind, at drawn places of what a script has left behind. */
+static void test_rot(void **state)
+{
+    const struct play_script *script = *state;
+    char why[PAIR_WHY_MAX];
+    uint64_t count = is_deep() ? 2000 : 120 / SLOW;
+    uint64_t refused = 0;
+    struct play *play = play_new(script);
+    play_run_idle(play);
+    assert_string_equal(play->pair.why, "");
+    for (uint64_t seed = 1; seed <= count; seed++) {
+        bool no = false;
+        if (!play_rot(play, seed, &no, why)) {
+            fail_msg("%s, rot %" PRIu64 ": %s", script->name, seed, why);
+        }
+        refused += no ? 1 : 0;
+    }
+    print_message("# rot: %s: %" PRIu64 " places, %" PRIu64 " refused\n", script->name, count,
+                  refused);
+    play_free(play);
+}
+
 /* ---- a campaign ---------------------------------------------------------------------------------------------- */
 
 /* Crash-recoveries at drawn steps of drawn scripts, ended in drawn ways; several of each life. */
@@ -699,18 +721,24 @@ static int run_campaign(uint64_t count, uint64_t seed)
 
 /* ---- the command line -------------------------------------------------------------------------------------------- */
 
+#define SWEEPS 3u
+
 static int run_all(const char *part)
 {
-    struct CMUnitTest tests[2 * SCRIPTS];
-    static char names[2 * SCRIPTS][64];
+    static const struct {
+        const char *name;
+        CMUnitTestFunction run;
+    } sweeps[SWEEPS] = {{"cut at every step", test_cut_at_every_step},
+                        {"errors at every step", test_error_at_every_step},
+                        {"rot", test_rot}};
+    struct CMUnitTest tests[SWEEPS * SCRIPTS];
+    static char names[SWEEPS * SCRIPTS][64];
     static char filter[80];
-    for (size_t i = 0; i < 2 * SCRIPTS; i++) {
+    for (size_t i = 0; i < SWEEPS * SCRIPTS; i++) {
         const struct play_script *script = &scripts[i % SCRIPTS];
-        (void)snprintf(names[i], sizeof names[i], "%s: %s",
-                       i < SCRIPTS ? "cut at every step" : "errors at every step", script->name);
-        tests[i] = (struct CMUnitTest){
-            names[i], i < SCRIPTS ? test_cut_at_every_step : test_error_at_every_step, NULL, NULL,
-            (void *)(uintptr_t)script};
+        (void)snprintf(names[i], sizeof names[i], "%s: %s", sweeps[i / SCRIPTS].name, script->name);
+        tests[i] = (struct CMUnitTest){names[i], sweeps[i / SCRIPTS].run, NULL, NULL,
+                                       (void *)(uintptr_t)script};
     }
     if (part != NULL) {
         (void)snprintf(filter, sizeof filter, "*%s*", part);
