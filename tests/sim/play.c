@@ -124,7 +124,7 @@ static enum daybook_code say(struct contract_world *w, enum side side, const str
                              enum daybook_code *codes)
 {
     const char *consumer = pair_consumers[ask->consumer];
-    struct daybook_hand_out set[SET_MAX];
+    struct daybook_hand_out set[SET_MAX] = {{0}};
     for (uint32_t i = 0; i < ask->count; i++) {
         const struct handed *h = &ask->set[i];
         set[i] = (struct daybook_hand_out){h->position,
@@ -209,7 +209,9 @@ static void forget_landed(struct play *play)
 static void add_landed(struct play *play, struct daybook_journal *oracle)
 {
     assert_true(play->landed_count < PLAY_LANDED_MAX);
-    memmove(play->landed + 1, play->landed, play->landed_count * sizeof play->landed[0]);
+    for (size_t i = play->landed_count; i > 0; i--) {
+        play->landed[i] = play->landed[i - 1];
+    }
     assert_code(DAYBOOK_OK, dbk_memory_copy(oracle, &play->landed[0], NULL));
     play->landed_count++;
 }
@@ -460,8 +462,6 @@ static void look_at_failed(struct play *play)
     disk_of(play)->beside = false;
 }
 
-static void tell(struct play *play, const struct play_ask *ask);
-
 /* The journal failed: it is closed and opened again as the daemon does, and what nobody heard of asked again. */
 static void mend(struct play *play)
 {
@@ -480,10 +480,7 @@ static void mend(struct play *play)
     play->unheard = NULL;
     settle(play);
     (void)look(play);
-    if (unheard != NULL) {
-        tell(play, unheard);
-        free(unheard);
-    }
+    play->again = unheard;
 }
 
 /* After whatever was done: a failed journal is mended. */
@@ -652,7 +649,7 @@ static void not_heard(struct play *play, const struct play_ask *ask, const struc
     }
 }
 
-static void tell(struct play *play, const struct play_ask *ask)
+static void ask_once(struct play *play, const struct play_ask *ask)
 {
     struct pair *p = &play->pair;
     static struct answer s;
@@ -681,6 +678,18 @@ static void tell(struct play *play, const struct play_ask *ask)
         (void)look(play);
     }
     look_after(play);
+}
+
+/* What a mended journal gave no answer to is asked again. */
+static void tell(struct play *play, const struct play_ask *ask)
+{
+    ask_once(play, ask);
+    while (play->again != NULL) {
+        struct play_ask *again = play->again;
+        play->again = NULL;
+        ask_once(play, again);
+        free(again);
+    }
 }
 
 /* ---- what scripts ask ---------------------------------------------------------------------------------- */
@@ -968,6 +977,7 @@ void play_free(struct play *play)
     drop_subject(play);
     forget_landed(play);
     free(play->unheard);
+    free(play->again);
     pair_forget_marks(&play->pair, play->pair.mark_count);
     daybook_batch_free(play->pair.subject->batch);
     sim_disk_free(play->pair.subject->disk);
@@ -984,8 +994,9 @@ void play_run(struct play *play)
 
 void play_run_idle(struct play *play)
 {
-        play->script->run(play);
-    play_append(play, 1, 100); /* where a segment is full to its last block, no NOTE fits behind it */
+    play->script->run(play);
+    play_append(play, 1,
+                100); /* where a segment is full to its last block, no NOTE fits behind it */
     play_pass(play, 150000);
     play_pass(play, 150000);
     drop_subject(play);
@@ -1016,7 +1027,12 @@ static void spoil_segment(struct sim_disk *disk, const char *path, uint64_t *sta
     while (size > SIM_SECTOR_BYTES && bytes[size - 1] == 0) {
         size--;
     }
-    uint64_t sectors = (size + SIM_SECTOR_BYTES - 1) / SIM_SECTOR_BYTES;
+    if (bytes == NULL || size == 0) {
+        fail_msg("%s is empty", path);
+        return;
+    }
+    uint64_t sectors =
+        size < SIM_SECTOR_BYTES ? 1 : (size + SIM_SECTOR_BYTES - 1) / SIM_SECTOR_BYTES;
     uint64_t blocks = sectors / 8;
     uint64_t at = sim_draw(state) % sectors;
     uint64_t from = sim_draw(state) % sectors;
@@ -1089,8 +1105,9 @@ bool play_rot(const struct play *played, uint64_t seed, bool *ret_refused,
     sim_power_cut(subject.disk, SIM_KEEP_ALL, 0);
 
     sim_each(subject.disk, SIM_MEDIUM, add_segment, &segments);
-    assert_true(segments.count > 0);
-    spoil_segment(subject.disk, segments.paths[sim_draw(&state) % segments.count], &state);
+    size_t which = (size_t)sim_draw(&state);
+    which = segments.count > 0 ? which % segments.count : 0;
+    spoil_segment(subject.disk, segments.paths[which], &state);
     sim_drop_caches(subject.disk);
     struct sim_disk *before = sim_disk_clone(subject.disk);
 
@@ -1289,7 +1306,10 @@ bool play_end(struct play *play, const struct play_cut *cut, bool thorough)
     struct play *end = malloc(sizeof *end);
     struct contract_world *subject = malloc(sizeof *subject);
     struct contract_world *oracle = malloc(sizeof *oracle);
-    assert_true(end != NULL && subject != NULL && oracle != NULL);
+    if (end == NULL || subject == NULL || oracle == NULL) {
+        fail_msg("out of memory");
+        abort(); /* not reached; the analyser does not know that */
+    }
     assert_null(play->pair.subject->journal);
     memcpy(end, play, sizeof *end);
     *subject = *play->pair.subject;
@@ -1299,6 +1319,7 @@ bool play_end(struct play *play, const struct play_cut *cut, bool thorough)
     end->halted = false;
     end->temper = PLAY_SOUND;
     end->unheard = NULL;
+    end->again = NULL;
     subject->disk = sim_disk_clone(play->pair.subject->disk);
     int64_t clocks[] = {oracle->disk->realtime_us, oracle->disk->monotonic_us};
     assert_code(DAYBOOK_OK, dbk_memory_copy(play->pair.oracle->journal, &oracle->journal, NULL));

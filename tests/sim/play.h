@@ -59,6 +59,7 @@ struct play {
     size_t landed_count;
     bool landed_surely;       /* the last of them has happened */
     struct play_ask *unheard; /* owned; NULL: none */
+    struct play_ask *again;   /* owned; what is asked once more, now that the journal is mended */
     uint32_t numbers;         /* events that were made so far */
     uint32_t copies;          /* backups and repairs that were asked for */
     uint64_t copy_events
