@@ -66,7 +66,8 @@ static bool is_open(struct daybook_journal *journal)
            stats.state == DAYBOOK_JOURNAL_OPEN;
 }
 
-/* What is in memory, what a checkpoint and the log behind it make, and what the whole log makes are one. */
+/* What is in memory, what a checkpoint and the log behind it make, and what the whole log makes, where it is all
+ * there, are one. */
 static enum daybook_code compare_states(struct contract_world *world,
                                         const struct daybook_capacity *capacity, const char *when,
                                         struct daybook_error *err)
@@ -78,14 +79,14 @@ static enum daybook_code compare_states(struct contract_world *world,
     const char *wrong = NULL;
     enum daybook_code code = dbk_log_open_readonly(&options, &world->disk->os, &resumed, err);
 
-    if (code == DAYBOOK_OK) {
+    if (code == DAYBOOK_OK && !dbk_log_opening(resumed).by_checkpoint) {
         code = dbk_log_open_readonly_whole(&options, &world->disk->os, 0, &whole, err);
     }
     if (code == DAYBOOK_OK) {
         world->resumed += dbk_log_opening(resumed).resumed_lsn != 0 ? 1 : 0;
-        wrong = dbk_log_differs(resumed, whole, world->now_us, &position);
+        wrong = whole == NULL ? NULL : dbk_log_differs(resumed, whole, world->now_us, &position);
         if (wrong == NULL && is_open(world->journal)) {
-            wrong = dbk_log_differs(world->journal, whole, world->now_us, &position);
+            wrong = dbk_log_differs(world->journal, resumed, world->now_us, &position);
         }
     }
     if (wrong != NULL) {

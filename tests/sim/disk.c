@@ -78,6 +78,7 @@ struct sim_store {
     struct inode *inodes;
     size_t inode_count;
     size_t inode_room;
+    size_t forgotten; /* inodes in front of it have neither bytes nor a name */
     struct names medium;
     struct names cache;
     struct unsynced_name *unsynced_names;
@@ -774,6 +775,48 @@ static int sim_fsync(const struct dbk_os *os, int file)
     return sync_file(disk_of(os), SIM_FSYNC, file);
 }
 
+static bool names_have(const struct names *names, uint32_t inode)
+{
+    for (size_t i = 0; i < names->count; i++) {
+        if (names->list[i].inode == inode) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_open(const struct sim_store *s, uint32_t inode)
+{
+    for (size_t i = 0; i < s->handle_count; i++) {
+        if (s->handles[i].open && s->handles[i].inode == inode) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Once no name is unsynced: the bytes of files that neither side has a name for and nobody has open are of no
+ * use to anybody, and a test that lives for a month makes many. */
+static void forget_removed(struct sim_store *s)
+{
+    bool all = true; /* so far */
+    for (size_t i = s->forgotten; i < s->inode_count && s->unsynced_name_count == 0; i++) {
+        struct inode *n = &s->inodes[i];
+        uint32_t inode = (uint32_t)i;
+        bool regular = i > ROOT && n->kind == DBK_FILE_REGULAR;
+        if (regular && (n->cache.bytes != NULL || n->medium.bytes != NULL) &&
+            !names_have(&s->cache, inode) && !names_have(&s->medium, inode) && !is_open(s, inode)) {
+            unsynced_clear(n);
+            free(n->medium.bytes);
+            free(n->cache.bytes);
+            n->medium = n->cache = (struct image){0};
+        }
+        all = all && (!regular || (n->cache.bytes == NULL && n->medium.bytes == NULL &&
+                                   !names_have(&s->cache, inode)));
+        s->forgotten = all ? i + 1 : s->forgotten;
+    }
+}
+
 static int sim_fsync_dir(const struct dbk_os *os, const char *path)
 {
     struct sim_disk *d = disk_of(os);
@@ -787,6 +830,7 @@ static int sim_fsync_dir(const struct dbk_os *os, const char *path)
     }
     if (rc == 0) {
         dir_sync(d->store_, dir);
+        forget_removed(d->store_);
     }
     return (int)ended(d, rc);
 }

@@ -40,6 +40,7 @@ struct dbk_checkpoints {
     uint64_t bytes;     /* likewise */
     int64_t written_us; /* monotonic, of the last one, or of the opening */
     int64_t failed_us;  /* monotonic; DAYBOOK_TIME_UNSET: the last one did not */
+    bool hurried;       /* due as soon as anything changed: room is needed */
     int64_t index_failed_us;
     _Atomic uint32_t bad_checkpoints; /* found at the opening */
     _Atomic uint32_t bad_indexes;     /* likewise, missing ones not counted */
@@ -55,6 +56,9 @@ void dbk_checkpoint_take(struct dbk_log *log, uint64_t lsn);
 bool dbk_checkpoint_want(struct dbk_log *log);
 /* One step of what is due. Returns whether anything was done. Housekeeper. */
 bool dbk_checkpoint_round(struct dbk_log *log);
+/* Writes two of them behind what stands in the log now, so that dbk_checkpoint_covers all that is sealed.
+ * Whoever writes them is the housekeeper, who waits for nothing else meanwhile. */
+void dbk_checkpoint_twice(struct dbk_log *log);
 /* Busy, everything synced, nobody else there: writes one if anything changed since the last. A failure
  * costs time at the next opening and nothing else. */
 void dbk_checkpoint_at_close(struct dbk_log *log);

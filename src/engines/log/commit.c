@@ -201,6 +201,12 @@ bool dbk_segment_suffices(const struct dbk_log *log, uint32_t segment_bytes)
            segment_bytes;
 }
 
+/* [stage] No segment can be prepared, and nothing can be done about it here. */
+static bool is_out_of_room(const struct dbk_log *log)
+{
+    return log->space == DBK_SPACE_NO_BYTES || log->space == DBK_SPACE_NO_DISK;
+}
+
 enum dbk_fit dbk_stage_fit(const struct dbk_log *log, size_t delivery_bytes, size_t event_bytes,
                            enum dbk_whose whose)
 {
@@ -221,14 +227,14 @@ enum dbk_fit dbk_stage_fit(const struct dbk_log *log, size_t delivery_bytes, siz
     bool has_spare = log->spare.file >= 0;
     /* A full disk must not keep a journal from being emptied (2.6): appends are admitted while a whole
      * segment stands prepared behind the tail. While one is being prepared the last quarter of the tail is
-     * kept for deliveries and verdicts instead; once there was no room for one, all that is left is. */
-    if (event_bytes > 0 && !has_spare && !log->append_only && log->space != DBK_SPACE_OK &&
-        !dbk_fault(DBK_FAULT_RESERVE_IGNORED)) {
+     * kept for deliveries and verdicts instead, while room is made for one the last half; once none can be made,
+     * all that is left is. */
+    bool keeps = event_bytes > 0 && !log->append_only && !dbk_fault(DBK_FAULT_RESERVE_IGNORED);
+    if (keeps && !has_spare && is_out_of_room(log)) {
         return DBK_FIT_NO_SPACE;
     }
-    size_t kept = event_bytes > 0 && !log->append_only && !dbk_fault(DBK_FAULT_RESERVE_IGNORED)
-                      ? log->tail_segment_bytes / 4
-                      : 0;
+    size_t part = log->space == DBK_SPACE_MAKING ? 2 : 4;
+    size_t kept = keeps ? log->tail_segment_bytes / part : 0;
     kept += whose == DBK_OF_CALLERS ? housekeeping_reserve(log) : 0;
     kept += whose == DBK_OF_HOUSEKEEPING ? DBK_BLOCK_BYTES : 0;
     kept = has_spare ? 0 : kept;
@@ -238,7 +244,7 @@ enum dbk_fit dbk_stage_fit(const struct dbk_log *log, size_t delivery_bytes, siz
     if (has_spare && need + link_group_max(log) + DBK_BLOCK_BYTES <= log->spare.segment_bytes) {
         return DBK_FIT_OK;
     }
-    return log->space == DBK_SPACE_OK ? DBK_FIT_WAIT_SPACE : DBK_FIT_NO_SPACE;
+    return is_out_of_room(log) ? DBK_FIT_NO_SPACE : DBK_FIT_WAIT_SPACE;
 }
 
 /* ---- failure ----------------------------------------------------------------------------------- */
@@ -358,6 +364,11 @@ static bool tail_write(struct dbk_log *log, uint8_t *group, size_t frames_len, u
     return true;
 }
 
+bool dbk_tail_write_frames(struct dbk_log *log, uint8_t *group, size_t frames_len)
+{
+    return tail_write(log, group, frames_len, DBK_GROUP_SYNC_REQUIRED);
+}
+
 bool dbk_tail_write_mark(struct dbk_log *log, uint16_t flags)
 {
     dbk_mutex_lock(&log->stage_lock);
@@ -375,11 +386,14 @@ bool dbk_tail_write_mark(struct dbk_log *log, uint16_t flags)
 size_t dbk_link_encode(struct dbk_log *log, const struct dbk_link_frame *link)
 {
     struct dbk_consumer_restated consumers[DBK_STATE_CONSUMERS_MAX];
+    /* What is stored may be from before the limit was lowered, and its segments gone: it was relocated. */
+    uint64_t stored = atomic_load(&dbk_state_room(log->state)->stored) + log->staged_total;
     struct dbk_state_frame frame = {
         .next_position = log->next_position,
         .newest_accepted_at_us = log->newest_accepted_at_us,
         .next_consumer_id = dbk_state_next_consumer_id(log->state),
-        .events_max = log->head.capacity.events_max,
+        .events_max =
+            stored > log->head.capacity.events_max ? stored : log->head.capacity.events_max,
         .bytes_max = log->bytes_max,
         .consumer_count = dbk_state_consumer_count(log->state),
     };
@@ -894,6 +908,7 @@ void *dbk_committer_run(void *arg)
         seen = word;
         for (;;) {
             commit_once(log);
+            dbk_relocation_if_ready(log);
             dbk_mutex_lock(&log->stage_lock);
             bool again = !stage_is_empty(log->open_stage) && !dbk_log_has_failed(log);
             if (!again && !dbk_log_has_failed(log)) {

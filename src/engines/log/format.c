@@ -939,6 +939,30 @@ size_t dbk_relocate_frame_encode(uint8_t *out, const struct dbk_frame *inner)
     return finish(out);
 }
 
+size_t dbk_relocate_event_encode(uint8_t *out, uint64_t position, const uint8_t *entry,
+                                 uint32_t entry_bytes)
+{
+    struct dbk_entry decoded;
+    size_t whole = dbk_round_up(entry_bytes, 8);
+    size_t len;
+    uint32_t bcrc;
+    bool records;
+    if (dbk_entry_decode(entry, entry_bytes, &decoded, &len) == DBK_ENTRY_BAD || len != whole) {
+        return 0;
+    }
+    uint8_t *p = begin(out, DBK_FRAME_RELOCATE, 0, 1, position, 8 + whole);
+    memset(p, 0, 8);
+    p[0] = DBK_FRAME_EVENT;
+    dbk_put_u16(p + 2, 1);
+    memcpy(p + 8, entry, entry_bytes);
+    memset(p + 8 + entry_bytes, 0, whole - entry_bytes);
+    /* As in an EVENT, so that a record that rots is one damaged record here too. */
+    bool read = event_body_crc(p + 8, whole, 1, dbk_crc32c(0, p, 8), &bcrc, &records);
+    dbk_assert(read);
+    dbk_put_u32(out + 8, bcrc);
+    return DBK_FRAME_HEADER_BYTES + 8 + whole;
+}
+
 bool dbk_frame_read(const uint8_t *in, size_t len, struct dbk_frame *ret)
 {
     if (len < DBK_FRAME_HEADER_BYTES || dbk_get_u32(in + 4) != len - DBK_FRAME_HEADER_BYTES ||

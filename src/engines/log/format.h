@@ -353,6 +353,12 @@ bool dbk_relocate_frame_decode(const struct dbk_frame *in, struct dbk_frame *ret
 
 /* Of a frame that is no event. */
 size_t dbk_relocate_frame_encode(uint8_t *out, const struct dbk_frame *inner);
+/* Of an event entry of `entry_bytes` (as in `struct dbk_place`), byte for byte, a damaged record included; at
+ * most DBK_RELOCATE_EVENT_FRAME_BYTES. 0: it is no entry, nothing was written. */
+#define DBK_RELOCATE_EVENT_FRAME_BYTES(entry_bytes)                                                \
+    (DBK_FRAME_HEADER_BYTES + 8u + (((size_t)(entry_bytes) + 7u) & ~(size_t)7))
+size_t dbk_relocate_event_encode(uint8_t *out, uint64_t position, const uint8_t *entry,
+                                 uint32_t entry_bytes);
 /* A whole frame (no event) read back from its place, header included: its body matches its checksum. */
 bool dbk_frame_read(const uint8_t *in, size_t len, struct dbk_frame *ret);
 

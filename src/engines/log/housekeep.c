@@ -166,27 +166,53 @@ static bool give_up_front(struct dbk_log *log)
 
 /* ---- trimming ---------------------------------------------------------------------------------- */
 
-/* The lowest segment that is still needed: everything below holds no stored event and, once events were
- * relocated, is older than the older checkpoint: acknowledgements of events that stand elsewhere now may
- * stand there. */
-static uint32_t lowest_needed(struct dbk_log *log)
+/* Whether a segment that holds no event is needed all the same. Before the first event was relocated what else
+ * stands in it speaks of its own and of older events, and its quarantines are theirs. From then on the deliveries
+ * of events that stand elsewhere go with it: only if both checkpoints hold them. */
+static bool is_needed_without_events(struct dbk_log *log, uint32_t segment_no)
 {
-    uint32_t lowest = 0;
-    dbk_mutex_lock(&log->state_lock);
     dbk_mutex_lock(&log->stage_lock);
-    uint32_t tail = log->tail_segment_no;
-    bool relocated = log->relocated;
+    bool relocated = log->relocated || log->trim.by_checkpoint;
     dbk_mutex_unlock(&log->stage_lock);
+    if (!relocated) {
+        return false;
+    }
+    return !dbk_checkpoint_covers(log, segment_no) || dbk_segment_has_evidence(log, segment_no);
+}
+
+/* The segment after `segment_no`; itself if it is the last. *ret_events: whether any stands in `segment_no`. */
+static uint32_t next_segment(struct dbk_log *log, uint32_t segment_no, bool *ret_events)
+{
+    uint32_t next = segment_no;
+    dbk_mutex_lock(&log->state_lock);
+    *ret_events = dbk_state_segment_events(log->state, segment_no) > 0;
     dbk_mutex_lock(&log->segments_lock);
-    for (uint32_t i = 0; i < log->segment_count; i++) {
-        lowest = log->segments[i].segment_no;
-        if (lowest >= tail || dbk_state_segment_events(log->state, lowest) > 0 ||
-            (relocated && !dbk_checkpoint_covers(log, lowest))) {
-            break;
+    for (uint32_t i = 0; i < log->segment_count && next == segment_no; i++) {
+        if (log->segments[i].segment_no > segment_no) {
+            next = log->segments[i].segment_no;
         }
     }
     dbk_mutex_unlock(&log->segments_lock);
     dbk_mutex_unlock(&log->state_lock);
+    return next;
+}
+
+/* The lowest segment that is still needed. */
+static uint32_t lowest_needed(struct dbk_log *log)
+{
+    uint32_t second;
+    uint32_t lowest = dbk_segment_lowest(log, &second);
+    dbk_mutex_lock(&log->stage_lock);
+    uint32_t tail = log->tail_segment_no;
+    dbk_mutex_unlock(&log->stage_lock);
+    bool events = false;
+    while (lowest < tail) {
+        uint32_t next = next_segment(log, lowest, &events);
+        if (events || next == lowest || is_needed_without_events(log, lowest)) {
+            break;
+        }
+        lowest = next;
+    }
     return lowest;
 }
 
@@ -200,12 +226,12 @@ static bool log_trim(struct dbk_log *log, uint32_t lowest)
         return false;
     }
     struct dbk_stage *stage = log->open_stage;
-    log->trim.by_checkpoint = log->trim.by_checkpoint || log->relocated;
     struct dbk_trim_frame frame = {.lowest_segment_no = lowest,
-                                   .by_checkpoint = log->trim.by_checkpoint};
+                                   .by_checkpoint = log->relocated || log->trim.by_checkpoint};
     stage->delivery_len += dbk_trim_frame_encode(stage->delivery + stage->delivery_len, &frame);
     stage->sync_required = !dbk_fault(DBK_FAULT_TRIM_UNSYNCED);
     log->trim.lowest = lowest;
+    log->trim.by_checkpoint = frame.by_checkpoint;
     struct dbk_group *group = dbk_group_ref_open(log);
     dbk_mutex_unlock(&log->stage_lock);
     enum dbk_wait_for level =
@@ -273,6 +299,22 @@ static enum dbk_space make_spare(struct dbk_log *log, uint32_t number, struct db
     return DBK_SPACE_OK;
 }
 
+/* Whether no event stands in the lowest segment, which is not the tail. */
+static bool lowest_is_empty(struct dbk_log *log)
+{
+    uint32_t second;
+    uint32_t lowest = dbk_segment_lowest(log, &second);
+    bool events = true;
+    dbk_mutex_lock(&log->stage_lock);
+    bool sealed = lowest < log->tail_segment_no;
+    bool relocated = log->relocated || log->trim.by_checkpoint;
+    dbk_mutex_unlock(&log->stage_lock);
+    if (sealed && relocated) {
+        (void)next_segment(log, lowest, &events);
+    }
+    return !events && !dbk_checkpoint_covers(log, lowest);
+}
+
 /* max_bytes is reached, or the disk is full: makes room as far as that can be done. Until there is nothing left
  * to be done appends wait and are not refused (P4). */
 static bool make_room(struct dbk_log *log)
@@ -281,10 +323,19 @@ static bool make_room(struct dbk_log *log)
         return false; /* what makes room needs room itself */
     }
     log->making_room = true;
+    uint64_t before = atomic_load(&log->file_bytes);
     bool done = give_up_front(log);
-    while (trim(log)) {
-        done = true;
+    bool relocated = !done && dbk_relocate_for_room(log);
+    if (lowest_is_empty(log)) {
+        dbk_checkpoint_twice(log); /* so that it can go */
     }
+    while (trim(log)) {
+    }
+    bool gained = atomic_load(&log->file_bytes) < before;
+    if (relocated && !gained) {
+        dbk_relocate_gained_nothing(log);
+    }
+    done = done || gained;
     log->making_room = false;
     return done;
 }
@@ -301,6 +352,7 @@ bool dbk_prepare_spare(struct dbk_log *log)
     bool full = false;
     enum dbk_space space = make_spare(log, next_number(log), &spare, &full);
     if (full && make_room(log)) {
+        set_space(log, DBK_SPACE_MAKING, NULL);
         log->prepare_failed_us = DAYBOOK_TIME_UNSET; /* looked at again at once */
         return true;
     }
@@ -327,6 +379,7 @@ static bool round_of(struct dbk_log *log)
     done = settle_tail(log) || done;
     done = dbk_index_round(log) || done;
     done = dbk_checkpoint_round(log) || done;
+    done = dbk_relocate_round(log) || done;
     return trim(log) || done;
 }
 

@@ -329,16 +329,7 @@ void dbk_state_load_place(struct dbk_state *state, const struct dbk_event_meta *
     entry = dbk_slot_entry(state, slot);
     mask = dbk_slot_mask(slot);
     if ((state->placed[entry] & mask) != 0) {
-        /* The later place wins. */
-        struct dbk_slot *e = &state->slots[slot];
-        uint32_t at = e->segment_no;
-
-        for (uint32_t i = state->segment_count; i-- > 0;) {
-            if (state->segments[i].segment_no == at) {
-                state->segments[i].events--;
-                break;
-            }
-        }
+        dbk_place_leave(state, slot); /* the later place wins */
         dbk_place_set(state, slot, meta->place);
         return;
     }

@@ -447,6 +447,7 @@ static void release(struct dbk_log *log)
     dbk_places_release(&log->places);
     dbk_checkpoints_release(log);
     free(log->trim.emptied);
+    dbk_relocation_release(log);
     dbk_stages_release(log);
     free(log->compare_buffer);
     if (log->lock_file >= 0) {
@@ -685,7 +686,9 @@ struct dbk_log_opening dbk_log_opening(const struct daybook_journal *journal)
     const struct dbk_checkpoints *c = &((const struct dbk_log *)journal)->checkpoints;
     return (struct dbk_log_opening){.resumed_lsn = atomic_load(&c->resumed_lsn),
                                     .bad_checkpoints = atomic_load(&c->bad_checkpoints),
-                                    .bad_indexes = atomic_load(&c->bad_indexes)};
+                                    .bad_indexes = atomic_load(&c->bad_indexes),
+                                    .by_checkpoint =
+                                        ((const struct dbk_log *)journal)->trim.by_checkpoint};
 }
 
 uint64_t dbk_log_group_no(const struct daybook_journal *journal)

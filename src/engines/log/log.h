@@ -46,6 +46,8 @@ struct dbk_log_opening {
     uint64_t resumed_lsn;     /* of the checkpoint that was used; 0: the whole log was read */
     uint32_t bad_checkpoints; /* met before one that could be used */
     uint32_t bad_indexes;
+    bool
+        by_checkpoint; /* segments are gone that only a checkpoint stands for: the log alone does not tell */
 };
 struct dbk_log_opening dbk_log_opening(const struct daybook_journal *journal);
 

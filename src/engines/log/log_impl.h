@@ -10,6 +10,7 @@
  *   segment.c   files: preparation ahead, the table of open files, trimming
  *   housekeep.c what happens on its own time: preparation, the 100 ms sync, the NOTE, trimming
  *   checkpoint.c, segment_index.c  the state at a place, and what stands in a sealed segment
+ *   relocate.c  what is needed of a segment that holds little is copied to the end of the log
  *   scan.c      reading a directory's log group by group, and the rule of the tail
  *   recovery.c  from what scan.c reads to a state, and the first write of a new epoch
  *   resume.c    from a checkpoint and indexes to a state
@@ -98,14 +99,15 @@ struct dbk_stage {
 struct dbk_segment {
     uint32_t segment_no;
     uint32_t size_bytes;
-    int file;             /* -1: not open for reading now */
-    uint32_t end;         /* where the log goes on in its successor; 0: not sealed */
-    uint64_t index_bytes; /* of its index; 0: there is none */
-    bool no_index;        /* none can be made: the segment is damaged */
-    bool bad_index;       /* what an opening found: to be made again */
-    uint32_t pins;        /* it may not be removed */
-    uint32_t readers;     /* its file may not be closed */
-    uint64_t used;        /* for closing the least recently used */
+    int file;                     /* -1: not open for reading now */
+    uint32_t end;                 /* where the log goes on in its successor; 0: not sealed */
+    uint64_t index_bytes;         /* of its index; 0: there is none */
+    bool no_index;                /* none can be made: the segment is damaged */
+    bool bad_index;               /* what an opening found: to be made again */
+    uint32_t pins;                /* it may not be removed */
+    uint32_t readers;             /* its file may not be closed */
+    uint64_t used;                /* for closing the least recently used */
+    int64_t leave_alone_until_us; /* monotonic: not relocated before */
 };
 
 /* Everything about where the next group goes. Owned by whoever is busy. */
@@ -137,7 +139,12 @@ struct dbk_spare {
 enum dbk_stop { DBK_STOP_NONE, DBK_STOP_HOUSEKEEPER, DBK_STOP_ALL };
 
 /* Why there is no spare. */
-enum dbk_space { DBK_SPACE_OK, DBK_SPACE_NO_BYTES, DBK_SPACE_NO_DISK };
+enum dbk_space {
+    DBK_SPACE_OK,
+    DBK_SPACE_MAKING, /* there was no room, and some is being made */
+    DBK_SPACE_NO_BYTES,
+    DBK_SPACE_NO_DISK
+};
 
 struct dbk_log {
     struct daybook_journal head;
@@ -228,6 +235,8 @@ struct dbk_log {
     bool relocated;    /* [stage] events were relocated: the log alone may not tell the state */
     bool whole_replay; /* read only: checkpoints are not looked at */
     struct dbk_checkpoints checkpoints;
+    struct dbk_relocation *relocation;                /* housekeeper, owned; NULL: none yet */
+    struct dbk_relocation *_Atomic relocation_handed; /* the same, once there was a batch */
     _Atomic uint64_t file_bytes;
 
     _Atomic uint64_t frames;      /* written by this handle, or replayed behind the checkpoint */
@@ -328,6 +337,8 @@ bool dbk_tail_link(struct dbk_log *log, const struct dbk_link_frame *link,
 size_t dbk_link_encode(struct dbk_log *log, const struct dbk_link_frame *link);
 /* Busy: what the LINK of segment `to` says of the tail. */
 struct dbk_link_frame dbk_tail_describe(const struct dbk_log *log, uint32_t to);
+/* Busy: writes a group of these frames, `frames_len` bytes behind room for its header. False: failed. */
+bool dbk_tail_write_frames(struct dbk_log *log, uint8_t *group, size_t frames_len);
 void *dbk_committer_run(void *arg);
 void dbk_log_space_changed(struct dbk_log *log);
 
@@ -501,6 +512,19 @@ bool dbk_segment_is_free(struct dbk_log *log, uint32_t segment_no);
 bool dbk_segment_forget(struct dbk_log *log, uint32_t segment_no);
 /* 0: none. *ret_second: the one after it. */
 uint32_t dbk_segment_lowest(struct dbk_log *log, uint32_t *ret_second);
+/* A sealed segment and what is needed of it. */
+struct dbk_segment_use {
+    uint32_t segment_no;
+    uint32_t size_bytes;  /* of its file */
+    uint64_t event_bytes; /* stored events whose entries stand in it */
+    int64_t leave_alone_until_us;
+};
+/* All of them, ascending; the caller frees. NULL: no memory. No lock held. */
+struct dbk_segment_use *dbk_segment_uses(struct dbk_log *log, uint32_t *ret_count);
+/* The place of a segment in such a list; `count`: it is not in it. */
+uint32_t dbk_segment_use_find(const struct dbk_segment_use *uses, uint32_t count,
+                              uint32_t segment_no);
+void dbk_segment_leave_alone(struct dbk_log *log, uint32_t segment_no, int64_t until_us);
 void dbk_segments_close(struct dbk_log *log);
 /* fdatasync, repeated where a signal came between (which reports no error and loses none). */
 int dbk_sync_data(const struct dbk_os *os, int file);
@@ -515,6 +539,22 @@ void dbk_watch_disk(struct dbk_log *log);
  * commits for a moment unless the segment is needed soon. False: the journal is closing. */
 bool dbk_fill_pause(struct dbk_log *log);
 void *dbk_housekeeper_run(void *arg);
+
+/* ---- relocate.c -------------------------------------------------------------------------------- */
+
+enum dbk_relocate_why { DBK_RELOCATE_IN_BACKGROUND, DBK_RELOCATE_FOR_ROOM };
+/* One batch of what is due. Returns whether there was one. Housekeeper. */
+bool dbk_relocate_round(struct dbk_log *log);
+/* There is no room for a segment: copies what is needed of the lowest ones, if that gains a tenth of a segment.
+ * Returns whether it did. Housekeeper. */
+bool dbk_relocate_for_room(struct dbk_log *log);
+/* It gained no room after all: not done again for a while. */
+void dbk_relocate_gained_nothing(struct dbk_log *log);
+/* Whether the words of a quarantine that stands are read from a segment. Housekeeper. */
+bool dbk_segment_has_evidence(struct dbk_log *log, uint32_t segment_no);
+/* Busy: writes the batch that is ready, if one is. */
+void dbk_relocation_if_ready(struct dbk_log *log);
+void dbk_relocation_release(struct dbk_log *log);
 
 /* ---- recovery.c -------------------------------------------------------------------------------- */
 

@@ -113,7 +113,7 @@ static void fixture_free(struct fixture *f)
 struct event_text {
     char id[32];
     char key[16];
-    char record[640];
+    char record[2400];
 };
 
 static struct daybook_event make_event(struct event_text *text, unsigned number, unsigned key,
@@ -134,11 +134,11 @@ static struct daybook_event make_event(struct event_text *text, unsigned number,
                                   .record = {text->record, at + 2}};
 }
 
-static enum daybook_code append(struct fixture *f, unsigned number, unsigned key,
-                                struct daybook_append_result *result)
+static enum daybook_code append_bytes(struct fixture *f, unsigned number, unsigned key,
+                                      unsigned bytes, struct daybook_append_result *result)
 {
     struct event_text text;
-    struct daybook_event event = make_event(&text, number, key, 100);
+    struct daybook_event event = make_event(&text, number, key, bytes);
     struct daybook_error err = {.code = DAYBOOK_OK};
     enum daybook_code code =
         daybook_journal_append(f->journal, &event, NOW_US, DAYBOOK_NO_DEADLINE, result, &err);
@@ -147,6 +147,12 @@ static enum daybook_code append(struct fixture *f, unsigned number, unsigned key
         assert_true(err.message[0] != '\0');
     }
     return code;
+}
+
+static enum daybook_code append(struct fixture *f, unsigned number, unsigned key,
+                                struct daybook_append_result *result)
+{
+    return append_bytes(f, number, key, 100, result);
 }
 
 /* ---- threads ------------------------------------------------------------------------------------- */
@@ -1347,7 +1353,8 @@ static struct fixture *fixture_with_checkpoints(uint64_t ret_lsns[2])
     fixture_open(f);
     for (unsigned round = 0; round < 2; round++) {
         for (unsigned i = 0; i < 40; i++, n++) {
-            assert_int_equal(append(f, n, n % 7, &result), DAYBOOK_OK);
+            /* Large enough that its segment is not emptied by a relocation. */
+            assert_int_equal(append_bytes(f, n, n % 7, 2000, &result), DAYBOOK_OK);
             keep_house(f);
         }
         ret_lsns[1] = ret_lsns[0];

@@ -141,3 +141,31 @@ bool dbk_state_newest_acknowledged(const struct dbk_state *state, uint32_t consu
     }
     return false;
 }
+
+uint32_t dbk_state_in_segment(const struct dbk_state *state, uint32_t segment_no, uint64_t *after,
+                              uint32_t steps_max, struct dbk_placed *ret, uint32_t max)
+{
+    uint64_t bit = dbk_bits_next(&state->stored, dbk_bit_at_least(state, *after + 1));
+    uint32_t count = 0;
+
+    for (uint32_t step = 0; bit != DBK_BITS_NONE; step++) {
+        uint32_t slot = dbk_bit_slot(state, bit);
+        const struct dbk_slot *e = &state->slots[slot];
+
+        if (step == steps_max || count == max) {
+            return count;
+        }
+        *after = dbk_slot_position(state, slot);
+        if (e->segment_no == segment_no) {
+            uint32_t entry = (uint32_t)(bit / DBK_CHUNK_EVENTS);
+
+            ret[count++] = (struct dbk_placed){
+                .position = *after,
+                .place = dbk_slot_place(e),
+                .delivered = (state->givable.level[0][entry] & dbk_slot_mask(slot)) != 0};
+        }
+        bit = dbk_bits_next(&state->stored, bit + 1);
+    }
+    *after = UINT64_MAX;
+    return count;
+}

@@ -162,3 +162,23 @@ const struct dbk_trail_entry *dbk_places_trail(const struct dbk_places *places, 
     }
     return &places->trail[(places->trail_first + places->trail_count - 1 - i) % DAYBOOK_TRAIL_MAX];
 }
+
+const struct dbk_trail_entry *dbk_places_operation(const struct dbk_places *places, uint64_t no)
+{
+    uint32_t low = 0;
+    uint32_t high = places->trail_count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        const struct dbk_trail_entry *entry =
+            &places->trail[(places->trail_first + middle) % DAYBOOK_TRAIL_MAX];
+        if (entry->no == no) {
+            return entry;
+        }
+        if (entry->no < no) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return NULL;
+}

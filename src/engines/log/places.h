@@ -46,6 +46,8 @@ void dbk_places_note_operation(struct dbk_places *places, uint64_t no, struct db
 /* NULL: not known. */
 const struct dbk_evidence *dbk_places_evidence(const struct dbk_places *places, uint32_t consumer,
                                                uint64_t position);
+/* An operation by its number; NULL: not known. */
+const struct dbk_trail_entry *dbk_places_operation(const struct dbk_places *places, uint64_t no);
 /* Entry i from the newest; NULL: there are fewer. */
 const struct dbk_trail_entry *dbk_places_trail(const struct dbk_places *places, uint32_t i);
 

@@ -174,8 +174,10 @@ enum daybook_code dbk_segment_add(struct dbk_log *log, uint32_t segment_no, uint
         log->segments = grown;
         log->segment_room = room;
     }
-    log->segments[log->segment_count++] =
-        (struct dbk_segment){.segment_no = segment_no, .size_bytes = size_bytes, .file = -1};
+    log->segments[log->segment_count++] = (struct dbk_segment){.segment_no = segment_no,
+                                                               .size_bytes = size_bytes,
+                                                               .file = -1,
+                                                               .leave_alone_until_us = INT64_MIN};
     dbk_mutex_unlock(&log->segments_lock);
     atomic_fetch_add(&log->file_bytes, size_bytes);
     return DAYBOOK_OK;
@@ -410,6 +412,57 @@ uint32_t dbk_segment_lowest(struct dbk_log *log, uint32_t *ret_second)
     *ret_second = log->segment_count > 1 ? log->segments[1].segment_no : 0;
     dbk_mutex_unlock(&log->segments_lock);
     return lowest;
+}
+
+struct dbk_segment_use *dbk_segment_uses(struct dbk_log *log, uint32_t *ret_count)
+{
+    dbk_mutex_lock(&log->state_lock);
+    dbk_mutex_lock(&log->stage_lock);
+    uint32_t tail = log->tail_segment_no;
+    dbk_mutex_unlock(&log->stage_lock);
+    dbk_mutex_lock(&log->segments_lock);
+    struct dbk_segment_use *uses = calloc(log->segment_count + 1, sizeof(*uses));
+    uint32_t count = 0;
+    for (uint32_t i = 0; uses != NULL && i < log->segment_count; i++) {
+        const struct dbk_segment *segment = &log->segments[i];
+        if (segment->segment_no < tail) {
+            uses[count++] = (struct dbk_segment_use){
+                .segment_no = segment->segment_no,
+                .size_bytes = segment->size_bytes,
+                .event_bytes = dbk_state_segment_bytes(log->state, segment->segment_no),
+                .leave_alone_until_us = segment->leave_alone_until_us};
+        }
+    }
+    dbk_mutex_unlock(&log->segments_lock);
+    dbk_mutex_unlock(&log->state_lock);
+    *ret_count = count;
+    return uses;
+}
+
+uint32_t dbk_segment_use_find(const struct dbk_segment_use *uses, uint32_t count,
+                              uint32_t segment_no)
+{
+    uint32_t low = 0;
+    uint32_t high = count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (uses[middle].segment_no < segment_no) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low < count && uses[low].segment_no == segment_no ? low : count;
+}
+
+void dbk_segment_leave_alone(struct dbk_log *log, uint32_t segment_no, int64_t until_us)
+{
+    dbk_mutex_lock(&log->segments_lock);
+    struct dbk_segment *segment = find_segment(log, segment_no);
+    if (segment != NULL) {
+        segment->leave_alone_until_us = until_us;
+    }
+    dbk_mutex_unlock(&log->segments_lock);
 }
 
 void dbk_segments_close(struct dbk_log *log)

@@ -414,6 +414,15 @@ uint64_t dbk_state_segment_events(const struct dbk_state *state, uint32_t segmen
     return 0;
 }
 
+uint64_t dbk_state_segment_bytes(const struct dbk_state *state, uint32_t segment_no)
+{
+    uint32_t at = segment_at_least(state, segment_no);
+
+    return at < state->segment_count && state->segments[at].segment_no == segment_no
+               ? state->segments[at].bytes
+               : 0;
+}
+
 void dbk_state_remove_segments(struct dbk_state *state, uint32_t below_segment_no)
 {
     uint32_t gone = segment_at_least(state, below_segment_no);
@@ -438,7 +447,27 @@ void dbk_place_set(struct dbk_state *s, uint32_t slot, struct dbk_place place)
     e->segment_no = place.segment_no;
     e->offset = place.offset;
     e->sizes = (e->sizes & ~UINT64_C(0xffffff)) | place.len;
-    segment_of(s, place.segment_no)->events++;
+    struct dbk_segment_count *count = segment_of(s, place.segment_no);
+    count->events++;
+    count->bytes += place.len;
+}
+
+void dbk_place_leave(struct dbk_state *s, uint32_t slot)
+{
+    struct dbk_segment_count *count = segment_of(s, s->slots[slot].segment_no);
+
+    count->events--;
+    count->bytes -= dbk_slot_len(&s->slots[slot]);
+}
+
+void dbk_state_move(struct dbk_state *state, uint64_t position, struct dbk_place to)
+{
+    uint32_t slot = dbk_slot_find(state, position);
+
+    if (slot != 0) {
+        dbk_place_leave(state, slot);
+        dbk_place_set(state, slot, to);
+    }
 }
 
 /* What a new event means for one consumer. */
@@ -491,7 +520,7 @@ static void move(struct dbk_state *s, uint32_t slot, const struct dbk_event_meta
         dbk_state_load_place(s, meta);
         return;
     }
-    segment_of(s, s->slots[slot].segment_no)->events--;
+    dbk_place_leave(s, slot);
     dbk_place_set(s, slot, meta->place);
 }
 
@@ -593,7 +622,7 @@ void dbk_event_forget(struct dbk_state *s, uint32_t slot, enum dbk_forget_reason
         dbk_key_remove(s, slot);
     }
     if (s->placed == NULL || (s->placed[entry] & mask) != 0) {
-        segment_of(s, e->segment_no)->events--;
+        dbk_place_leave(s, slot);
     }
     if (s->placed != NULL) {
         s->placed[entry] &= ~mask;

@@ -365,6 +365,20 @@ uint32_t dbk_state_orphans(const struct dbk_state *state, int64_t now_us, struct
  * NO_MEMORY: nothing changed. */
 enum daybook_code dbk_state_add_segment(struct dbk_state *state, uint32_t segment_no);
 uint64_t dbk_state_segment_events(const struct dbk_state *state, uint32_t segment_no);
+/* Bytes of their entries. */
+uint64_t dbk_state_segment_bytes(const struct dbk_state *state, uint32_t segment_no);
+/* Stored events whose entry stands in a segment, in order of position, from above *after on (0 at first), at
+ * most `max`, looking at no more than `steps_max` stored events. *after moves on; UINT64_MAX: that was all.
+ * Returns how many. */
+struct dbk_placed {
+    uint64_t position;
+    struct dbk_place place;
+    bool delivered; /* it may be given up, and will be once its window is over (P3, P4) */
+};
+uint32_t dbk_state_in_segment(const struct dbk_state *state, uint32_t segment_no, uint64_t *after,
+                              uint32_t steps_max, struct dbk_placed *ret, uint32_t max);
+/* [state+stage] A stored event stands elsewhere from now on. */
+void dbk_state_move(struct dbk_state *state, uint64_t position, struct dbk_place to);
 /* Segments below are gone. */
 void dbk_state_remove_segments(struct dbk_state *state, uint32_t below_segment_no);
 

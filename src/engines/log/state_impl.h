@@ -174,6 +174,7 @@ struct dbk_consumer {
 struct dbk_segment_count {
     uint32_t segment_no;
     uint64_t events;
+    uint64_t bytes; /* of their entries */
 };
 
 struct dbk_state {
@@ -317,6 +318,8 @@ uint64_t dbk_bit_at_least(const struct dbk_state *s, uint64_t position);
 uint32_t dbk_chunk_new(struct dbk_state *s, uint64_t base);
 /* Fills in a slot, its place and flags. */
 void dbk_slot_fill(struct dbk_state *s, uint32_t slot, const struct dbk_event_meta *meta);
+/* The entry of an event is needed no longer where it stood. */
+void dbk_place_leave(struct dbk_state *s, uint32_t slot);
 /* Takes a new place for an event whose old one is given back. */
 void dbk_place_set(struct dbk_state *s, uint32_t slot, struct dbk_place place);
 /* Recounts what is derived for a chunk: delivered, givable, droppable, prunable, ended. */
