@@ -20,10 +20,11 @@ static int64_t length_us(const struct daybook_worker *w, unsigned doublings)
     return (ms < INT32_MAX ? ms : INT32_MAX) * 1000; /* more no lease may have */
 }
 
-/* When less than half of its lease is left. */
+/* When less than half of its lease is left; at once for what is not held any more. */
 static int64_t due_us(const struct daybook_worker *w, const struct dbk_held_lease *lease)
 {
-    return lease->end_us - length_us(w, lease->doublings) / 2;
+    return lease->end_us == INT64_MIN ? INT64_MIN
+                                      : lease->end_us - length_us(w, lease->doublings) / 2;
 }
 
 void dbk_held_add(struct daybook_worker *w, const struct daybook_hand_out *set, size_t count,

@@ -22,9 +22,9 @@
 #include "play.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SLOW 5u /* a sanitizer is there for the memory, and slow */
+#define SLOW 17u /* a sanitizer is there for the memory, and slow */
 #else
-#define SLOW 1u
+#define SLOW 3u /* the short form: every third step */
 #endif
 #define NO_STEP UINT64_MAX
 
@@ -603,7 +603,7 @@ static void test_cut_at_every_step(void **state)
     uint64_t steps = steps_of(script);
     uint64_t ends = ENDS_FIXED + drawn_ends();
     struct life l = {.script = script};
-    for (l.cut = 1; l.cut <= steps + 1 && !v.failed; l.cut += SLOW) {
+    for (l.cut = 1; l.cut <= steps + 1 && !v.failed; l.cut += is_deep() ? 1 : SLOW) {
         struct play *play = live(&l, NULL);
         note(&v, &l, play);
         for (l.end = 0; l.end < ends && !v.failed; l.end++) {

@@ -61,7 +61,8 @@ static void check_index(const struct verify *verify, const struct dbk_scan_segme
         return;
     }
     if (state == DBK_INDEX_UNREADABLE) {
-        dbk_finding(&verify->findings, DBK_DAMAGE, segment->segment_no, 0,
+        /* Nothing is known of it, and nothing rests on it. */
+        dbk_finding(&verify->findings, DBK_HARMLESS, segment->segment_no, 0,
                     "its index cannot be read; an opening reads the segment instead");
     } else if (state == DBK_INDEX_BAD) {
         dbk_finding(&verify->findings, DBK_DAMAGE, segment->segment_no, 0,
