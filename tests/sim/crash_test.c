@@ -345,6 +345,7 @@ static struct world *reach(const struct run_case *c, FILE *trace)
         injection.nth = c->trouble_nth;
         sim_inject(w->disk, injection);
         w->temper = troubles[c->trouble].temper;
+        w->troubled = true;
     }
     w->disk->trace = trace;
     c->scenario->run(w);

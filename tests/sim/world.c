@@ -501,6 +501,12 @@ static bool read_all(struct world *w, struct found *f)
     return !w->halted;
 }
 
+/* What is delivered goes when its window is over, and where a disk without room was met (P3, P4). */
+static bool may_be_gone(const struct world *w, const struct world_event *e)
+{
+    return (w->retention == RETAIN_NONE || w->troubled) && e->ack != ACK_NONE;
+}
+
 /* Found events against the ledger: both are in order of acceptance. */
 static bool compare_events(struct world *w, const struct found *f)
 {
@@ -509,7 +515,7 @@ static bool compare_events(struct world *w, const struct found *f)
     for (uint32_t i = 0; i < w->given_count; i++) {
         const struct world_event *e = &w->given[i];
         bool present = at < f->count && f->numbers[at] == i;
-        bool may_be_forgotten = w->retention == RETAIN_NONE && e->ack != ACK_NONE;
+        bool may_be_forgotten = may_be_gone(w, e);
         if (present && e->fate == FATE_REFUSED) {
             return world_fail(w, "A4: event %" PRIu32 " was refused and is there", i);
         }
@@ -592,7 +598,7 @@ static void settle_unknown(struct world *w, const struct found *f)
     }
     for (uint32_t i = 0; i < w->given_count; i++) {
         if (w->given[i].fate == FATE_UNKNOWN) {
-            bool forgotten = w->retention == RETAIN_NONE && w->given[i].ack != ACK_NONE;
+            bool forgotten = may_be_gone(w, &w->given[i]);
             w->given[i].fate = present[i] || forgotten ? FATE_ACCEPTED : FATE_REFUSED;
         }
     }
@@ -640,8 +646,7 @@ static bool verify(struct world *w, const char *when)
 /* Appends the newest event once more: known or new, as the ledger has it. */
 static bool repeat_newest(struct world *w)
 {
-    if (w->given_count == 0 ||
-        (w->retention == RETAIN_NONE && w->given[w->given_count - 1].ack != ACK_NONE)) {
+    if (w->given_count == 0 || may_be_gone(w, &w->given[w->given_count - 1])) {
         return true;
     }
     uint32_t number = w->given_count - 1;

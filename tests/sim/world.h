@@ -54,6 +54,7 @@ struct world {
     struct daybook_journal *journal; /* owned; NULL: not open */
     enum world_retention retention;
     enum world_temper temper;
+    bool troubled; /* trouble was injected at some time */
     enum daybook_tail_policy tail;
     struct world_event given[WORLD_GIVEN_MAX];
     uint32_t given_count;
