@@ -10,7 +10,11 @@
 #include "bench.h"
 
 #define EVENTS 1500u
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define DAYS 3 /* a sanitizer is there for the memory, and slow */
+#else
 #define DAYS 30
+#endif
 
 static void test_W5b_P1_an_outage_of_a_month_takes_a_bounded_part_of_the_disk(void **state)
 {

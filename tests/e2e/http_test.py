@@ -187,17 +187,18 @@ def test_A4_disk():
             assert d.post(event(f"e{number}", text="x" * 100_000))[0] == 201
         assert d.stop()[0] == 0
         # Below its limit from the start: refused at once, whatever stands prepared.
-        d.config["journal"]["min_free_disk"] = "900TiB"
+        d.config["journal"] = dict(d.config["journal"], min_free_disk="900TiB")
         d.start()
         body = expect_problem(d.post(event("more")), 503, "usage_not_durable")
         assert (body["reason"], body["limit"]) == ("at_capacity", "disk"), body
-        # Delivery and what is decided by look-up go on.
-        assert d.post(event("e0", text="x" * 100_000))[0] == 200
+        # Delivery and what is decided by look-up go on; what is delivered may have been given up for room.
+        again = d.post(event("e0", text="x" * 100_000))[0]
+        assert again == 200 or (again == 503 and d.stats()["journal"]["counters"]["reclaimed"] > 0), again
         d.drained()
         assert len(d.rows()) == 5
         assert d.stop()[0] == 0
         # It ends with room: the same directory, another limit.
-        d.config["journal"]["min_free_disk"] = "1MiB"
+        d.config["journal"] = dict(d.config["journal"], min_free_disk="1MiB")
         d.start()
         assert d.post(event("more"))[0] == 201
 
