@@ -93,6 +93,9 @@ static unsigned touch(struct daybook_bytes bytes)
                           : (unsigned)(uint8_t)bytes.data[0] + (uint8_t)bytes.data[bytes.len - 1];
 }
 
+/* Where goes what was read, so that it is read. */
+static volatile unsigned sink;
+
 static void try_frame(const uint8_t *data, size_t size)
 {
     struct dbk_frame frame = {.type = data[0], .flags = data[1 % size], .count = 0};
@@ -105,7 +108,6 @@ static void try_frame(const uint8_t *data, size_t size)
     struct dbk_link_frame link;
     struct dbk_trim_frame trim;
     struct dbk_frame inner;
-    volatile unsigned sink = 0;
     size_t head = size < 12 ? size : 12;
     if (head >= 4) {
         frame.count = dbk_get_u16(data + 2);
