@@ -370,8 +370,8 @@ static bool pick_and_read(struct dbk_log *log, struct dbk_walk *walk, int64_t no
             dropped = true;
             full = full || found[i - first] == DBK_PAYLOAD_NO_ROOM;
             if (found[i - first] == DBK_PAYLOAD_UNREADABLE) {
-                log->read_errors++;
-                log->read_error_at_us = now_us;
+                atomic_fetch_add(&log->read_errors, 1);
+                atomic_store(&log->read_error_at_us, now_us);
             }
             if (found[i - first] == DBK_PAYLOAD_MALFORMED) {
                 dbk_state_mark_damaged(log->state, walk->picks[i].position);

@@ -177,8 +177,8 @@ struct dbk_log {
         int64_t at_us;     /* DAYBOOK_TIME_UNSET: none */
         uint64_t quarantined[DAYBOOK_QUARANTINE_REASONS];
     } since_opening[DAYBOOK_CONSUMERS_MAX]; /* what is known of consumers since the opening */
-    uint64_t read_errors;                   /* of claims, since the opening */
-    int64_t read_error_at_us;               /* of the newest; DAYBOOK_TIME_UNSET: none */
+    _Atomic uint64_t read_errors;           /* of claims, since the opening */
+    _Atomic int64_t read_error_at_us;       /* of the newest; DAYBOOK_TIME_UNSET: none */
     int64_t brake_base_us;                  /* P3: newest acceptance when .. */
     int64_t brake_base_mono_us;             /* .. the monotonic clock stood here */
     int64_t brake_since_mono_us; /* when now first stood beyond; DAYBOOK_NO_DEADLINE: it does not */
