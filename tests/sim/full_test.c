@@ -15,107 +15,30 @@
 
 #include <cmocka.h>
 
-#include "disk.h"
-#include "engines/log/log.h"
+#include "small_journal.h"
 
-#define PATH "/journal"
-#define CONSUMER "ledger"
-#define SEGMENT_BYTES 65536u
-#define BYTES_MAX (16u * SEGMENT_BYTES)
-#define START_US INT64_C(1700000000000000)
-#define SECOND_US INT64_C(1000000)
+#define BYTES_MAX (16u * SMALL_SEGMENT_BYTES)
 #define RECORD_BYTES 1500u
-#define RECORD_BYTES_MAX 4000u
-#define CLAIM_EVENTS 64u
 #define EVENTS_MOST 4096u
-
-struct fixture {
-    struct sim_disk *disk;
-    struct daybook_log_options options;
-    struct daybook_journal *journal;
-    struct daybook_batch *batch;
-    struct daybook_error err;
-    struct daybook_append_result result; /* of the last append */
-    int64_t now_us;
-    size_t record_bytes;
-};
-
-static enum daybook_code open_journal(struct fixture *f)
-{
-    f->options.now_us = f->now_us;
-    return dbk_log_open(&f->options, &f->disk->os, &f->journal, &f->err);
-}
 
 static int setup(void **state)
 {
-    struct fixture *f = calloc(1, sizeof *f);
-    assert_non_null(f);
-    f->disk = sim_disk_new(7);
-    f->now_us = START_US;
-    f->record_bytes = RECORD_BYTES;
-    f->options = (struct daybook_log_options){
-        .path = PATH,
-        .capacity = {.events_max = EVENTS_MOST, .events = {.event_bytes_max = 4096}},
-        .bytes_max = BYTES_MAX,
-        .free_disk_min = 1,
-        .segment_bytes = SEGMENT_BYTES,
-        .threads = DAYBOOK_LOG_INLINE};
-    assert_int_equal(daybook_batch_new(CLAIM_EVENTS, 1 << 20, 4096, &f->batch, NULL), DAYBOOK_OK);
-    assert_int_equal(open_journal(f), DAYBOOK_OK);
+    struct small *f = small_new(EVENTS_MOST, BYTES_MAX, RECORD_BYTES);
+    assert_int_equal(small_open(f), DAYBOOK_OK);
     *state = f;
     return 0;
 }
 
 static int teardown(void **state)
 {
-    struct fixture *f = *state;
-    if (f->journal != NULL) {
-        dbk_log_abandon(f->journal);
-    }
-    daybook_batch_free(f->batch);
-    sim_disk_free(f->disk);
-    free(f);
+    small_free(*state);
     return 0;
 }
 
-static void pass_time(struct fixture *f, int64_t us)
-{
-    f->now_us += us;
-    f->disk->realtime_us += us;
-    f->disk->monotonic_us += us;
-}
-
-static void housekeep(struct fixture *f)
-{
-    pass_time(f, 2 * SECOND_US);
-    while (dbk_log_housekeep(f->journal)) {
-    }
-}
-
-/* Appends event n, of a caller of its own. Returns what became of it. */
-static enum daybook_code append(struct fixture *f, unsigned n)
-{
-    char id[32];
-    char record[RECORD_BYTES_MAX + 1];
-    (void)snprintf(id, sizeof id, "e%u", n);
-    memset(record, 'x', sizeof record);
-    (void)snprintf(record, sizeof record, "{\"n\":%u,\"pad\":\"", n);
-    record[strlen(record)] = 'x';
-    memcpy(record + f->record_bytes - 2, "\"}", 3);
-    struct daybook_event event = {.request_id = {id, strlen(id)},
-                                  .name_space = {"team", 4},
-                                  .subject = {id, strlen(id)},
-                                  .observed_at_us = DAYBOOK_TIME_UNSET,
-                                  .record = {record, f->record_bytes}};
-    enum daybook_code code = daybook_journal_append(f->journal, &event, f->now_us,
-                                                    DAYBOOK_NO_DEADLINE, &f->result, &f->err);
-    return code;
-}
-
 /* Appends from `n` on until one is refused, housekeeping between. Returns the number of that one. */
-static unsigned append_until_refused(struct fixture *f, unsigned n)
+static unsigned append_until_refused(struct small *f, unsigned n)
 {
-    while (append(f, n) == DAYBOOK_OK) {
+    while (small_append(f, n) == DAYBOOK_OK) {
         n++;
         assert_true(n < EVENTS_MOST);
         (void)dbk_log_housekeep(f->journal);
@@ -123,55 +46,48 @@ static unsigned append_until_refused(struct fixture *f, unsigned n)
     return n;
 }
 
-static void assert_refused(const struct fixture *f, enum daybook_limit limit)
+static void assert_refused(const struct small *f, enum daybook_limit limit)
 {
     assert_int_equal(f->result.code, DAYBOOK_AT_CAPACITY);
     assert_int_equal(f->result.limit, limit);
 }
 
-static size_t claim(struct fixture *f, uint32_t events)
+static size_t claim(struct small *f, uint32_t events)
 {
     struct daybook_claim wanted = {
-        .consumer = CONSUMER, .events_max = events, .key_run = 1, .lease_ms = 30000};
+        .consumer = SMALL_CONSUMER, .events_max = events, .key_run = 1, .lease_ms = 30000};
     assert_int_equal(daybook_journal_claim(f->journal, &wanted, f->now_us, DAYBOOK_NO_DEADLINE,
                                            f->batch, &f->err),
                      DAYBOOK_OK);
     return f->batch->count;
 }
 
-static void ack_batch(struct fixture *f)
+static void ack_batch(struct small *f)
 {
-    struct daybook_hand_out set[CLAIM_EVENTS];
-    enum daybook_code codes[CLAIM_EVENTS];
+    struct daybook_hand_out set[SMALL_CLAIM_EVENTS];
+    enum daybook_code codes[SMALL_CLAIM_EVENTS];
     for (size_t i = 0; i < f->batch->count; i++) {
         const struct daybook_delivery *d = &f->batch->deliveries[i];
         set[i] = (struct daybook_hand_out){d->position, d->token};
     }
-    assert_int_equal(daybook_journal_ack(f->journal, CONSUMER, set, f->batch->count, f->now_us,
-                                         DAYBOOK_NO_DEADLINE, codes, &f->err),
+    assert_int_equal(daybook_journal_ack(f->journal, SMALL_CONSUMER, set, f->batch->count,
+                                         f->now_us, DAYBOOK_NO_DEADLINE, codes, &f->err),
                      DAYBOOK_OK);
 }
 
 /* Claims and acknowledges until nothing comes. Returns how many. */
-static unsigned deliver_all(struct fixture *f)
+static unsigned deliver_all(struct small *f)
 {
     unsigned delivered = 0;
-    while (claim(f, CLAIM_EVENTS) > 0) {
+    while (claim(f, SMALL_CLAIM_EVENTS) > 0) {
         delivered += (unsigned)f->batch->count;
         ack_batch(f);
     }
     return delivered;
 }
 
-static struct daybook_journal_stats figures(struct fixture *f)
-{
-    struct daybook_journal_stats stats;
-    assert_int_equal(daybook_journal_stats(f->journal, f->now_us, &stats, &f->err), DAYBOOK_OK);
-    return stats;
-}
-
 /* How many stored events can be read by position. */
-static unsigned readable(struct fixture *f)
+static unsigned readable(struct small *f)
 {
     unsigned count = 0;
     uint64_t last = 0;
@@ -184,7 +100,7 @@ static unsigned readable(struct fixture *f)
     return count;
 }
 
-static void inject(struct fixture *f, enum sim_trouble trouble, enum sim_call call,
+static void inject(struct small *f, enum sim_trouble trouble, enum sim_call call,
                    const char *name_part, int os_errno)
 {
     sim_inject(f->disk, (struct sim_injection){.trouble = trouble,
@@ -198,16 +114,16 @@ static void inject(struct fixture *f, enum sim_trouble trouble, enum sim_call ca
 /* ---- no room ----------------------------------------------------------------------------------- */
 
 /* Appends are refused, everything that waits is delivered out of the reserve, and it ends by itself. */
-static void full_and_emptied(struct fixture *f, enum daybook_limit limit)
+static void full_and_emptied(struct small *f, enum daybook_limit limit)
 {
     unsigned n = append_until_refused(f, 1);
     assert_refused(f, limit);
     assert_int_equal(f->result.retained, n - 1);
     assert_true(n > 10);
-    assert_int_equal(append(f, 1), DAYBOOK_ALREADY_PRESENT); /* A3: decided first */
+    assert_int_equal(small_append(f, 1), DAYBOOK_ALREADY_PRESENT); /* A3: decided first */
     assert_int_equal(readable(f), n - 1);
     assert_int_equal(deliver_all(f), n - 1);
-    assert_int_equal(figures(f).state, DAYBOOK_JOURNAL_OPEN);
+    assert_int_equal(small_figures(f).state, DAYBOOK_JOURNAL_OPEN);
 }
 
 static void test_A4_no_room_for_the_next_segment(void **state)
@@ -223,58 +139,59 @@ static void test_A4_no_room_for_the_next_segment(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         void *made = NULL;
         (void)setup(&made);
-        struct fixture *f = made;
-        housekeep(f);
+        struct small *f = made;
+        small_housekeep(f);
         inject(f, SIM_FAIL_STICKY, rows[i].call, ".tmp", rows[i].os_errno);
         full_and_emptied(f, DAYBOOK_LIMIT_DISK);
         sim_calm(f->disk);
-        housekeep(f); /* no restart */
-        assert_int_equal(append(f, EVENTS_MOST), DAYBOOK_OK);
+        small_housekeep(f); /* no restart */
+        assert_int_equal(small_append(f, EVENTS_MOST), DAYBOOK_OK);
         (void)teardown(&made);
     }
 }
 
 static void test_A4_the_name_of_the_next_segment_cannot_be_made_durable(void **state)
 {
-    struct fixture *f = *state;
-    housekeep(f);
+    struct small *f = *state;
+    small_housekeep(f);
     inject(f, SIM_FAIL_STICKY, SIM_FSYNC_DIR, NULL, EIO);
     full_and_emptied(f, DAYBOOK_LIMIT_DISK);
     sim_calm(f->disk);
-    housekeep(f);
-    assert_int_equal(append(f, EVENTS_MOST), DAYBOOK_OK);
+    small_housekeep(f);
+    assert_int_equal(small_append(f, EVENTS_MOST), DAYBOOK_OK);
     dbk_log_abandon(f->journal);
     f->journal = NULL;
     sim_power_cut(f->disk, SIM_KEEP_NOTHING, 1);
-    assert_int_equal(open_journal(f), DAYBOOK_OK);
-    assert_int_equal(append(f, EVENTS_MOST), DAYBOOK_ALREADY_PRESENT);
+    assert_int_equal(small_open(f), DAYBOOK_OK);
+    assert_int_equal(small_append(f, EVENTS_MOST), DAYBOOK_ALREADY_PRESENT);
 }
 
 static void test_A4_max_bytes_counts_what_is_on_the_disk(void **state)
 {
-    struct fixture *f = *state;
+    struct small *f = *state;
     full_and_emptied(f, DAYBOOK_LIMIT_BYTES);
-    assert_true(figures(f).file_bytes <= BYTES_MAX);
-    housekeep(f);
-    assert_int_equal(append(f, EVENTS_MOST), DAYBOOK_OK); /* P4: delivered ones were given up */
-    assert_true(figures(f).reclaimed > 0);
+    assert_true(small_figures(f).file_bytes <= BYTES_MAX);
+    small_housekeep(f);
+    assert_int_equal(small_append(f, EVENTS_MOST),
+                     DAYBOOK_OK); /* P4: delivered ones were given up */
+    assert_true(small_figures(f).reclaimed > 0);
 }
 
 static void test_A4_a_full_disk_by_its_free_bytes(void **state)
 {
-    struct fixture *f = *state;
-    f->disk->space_bytes = 10 * SEGMENT_BYTES;
+    struct small *f = *state;
+    f->disk->space_bytes = 10 * SMALL_SEGMENT_BYTES;
     full_and_emptied(f, DAYBOOK_LIMIT_DISK);
     f->disk->space_bytes = BYTES_MAX * 4;
-    housekeep(f);
-    assert_int_equal(append(f, EVENTS_MOST), DAYBOOK_OK);
+    small_housekeep(f);
+    assert_int_equal(small_append(f, EVENTS_MOST), DAYBOOK_OK);
 }
 
 /* Claims one and acknowledges it. False: there is no room to write that down. */
-static bool ack_one(struct fixture *f)
+static bool ack_one(struct small *f)
 {
     struct daybook_claim wanted = {
-        .consumer = CONSUMER, .events_max = 1, .key_run = 1, .lease_ms = 30000};
+        .consumer = SMALL_CONSUMER, .events_max = 1, .key_run = 1, .lease_ms = 30000};
     enum daybook_code code = daybook_journal_claim(f->journal, &wanted, f->now_us,
                                                    DAYBOOK_NO_DEADLINE, f->batch, &f->err);
     if (code == DAYBOOK_OK) {
@@ -282,7 +199,7 @@ static bool ack_one(struct fixture *f)
         const struct daybook_delivery *d = &f->batch->deliveries[0];
         struct daybook_hand_out hand_out = {d->position, d->token};
         enum daybook_code verdict;
-        code = daybook_journal_ack(f->journal, CONSUMER, &hand_out, 1, f->now_us,
+        code = daybook_journal_ack(f->journal, SMALL_CONSUMER, &hand_out, 1, f->now_us,
                                    DAYBOOK_NO_DEADLINE, &verdict, &f->err);
     }
     assert_true(code == DAYBOOK_OK || code == DAYBOOK_BACKEND);
@@ -293,81 +210,82 @@ static bool ack_one(struct fixture *f)
  * no room for another one. */
 static void test_A4_a_whole_segment_is_kept_for_deliveries(void **state)
 {
-    struct fixture *f = *state;
-    housekeep(f);
+    struct small *f = *state;
+    small_housekeep(f);
     inject(f, SIM_FAIL_STICKY, SIM_FALLOCATE, ".tmp", ENOSPC);
     unsigned n = append_until_refused(f, 1);
-    uint64_t groups = figures(f).groups;
+    uint64_t groups = small_figures(f).groups;
     /* One by one: a block for each claim and a block for each acknowledgement, until there is none. */
     for (unsigned i = 1; i < n && ack_one(f); i++) {
     }
-    assert_true((figures(f).groups - groups) * 4096 >= SEGMENT_BYTES / 2);
+    assert_true((small_figures(f).groups - groups) * 4096 >= SMALL_SEGMENT_BYTES / 2);
     assert_non_null(strstr(f->err.message, "no room left for delivery state"));
 }
 
 static void test_P6_everything_stored_is_quarantined(void **state)
 {
-    struct fixture *f = *state;
+    struct small *f = *state;
     unsigned n = 1;
     dbk_log_abandon(f->journal);
     sim_kill(f->disk);
     f->options.segment_bytes =
-        4 * SEGMENT_BYTES; /* the reserve holds what a person does one by one */
+        4 * SMALL_SEGMENT_BYTES; /* the reserve holds what a person does one by one */
     f->options.bytes_max = 4 * BYTES_MAX;
-    f->record_bytes = RECORD_BYTES_MAX; /* a discard takes a block of the log */
-    assert_int_equal(open_journal(f), DAYBOOK_OK);
-    while (append(f, n) == DAYBOOK_OK) {
+    f->record_bytes = SMALL_RECORD_BYTES_MAX; /* a discard takes a block of the log */
+    assert_int_equal(small_open(f), DAYBOOK_OK);
+    while (small_append(f, n) == DAYBOOK_OK) {
         assert_int_equal(claim(f, 1), 1);
         const struct daybook_delivery *d = &f->batch->deliveries[0];
-        assert_int_equal(daybook_journal_quarantine(
-                             f->journal, CONSUMER, (struct daybook_hand_out){d->position, d->token},
-                             DAYBOOK_REASON_REJECTED, (struct daybook_bytes){"no", 2}, f->now_us,
-                             DAYBOOK_NO_DEADLINE, &f->err),
-                         DAYBOOK_OK);
+        assert_int_equal(
+            daybook_journal_quarantine(f->journal, SMALL_CONSUMER,
+                                       (struct daybook_hand_out){d->position, d->token},
+                                       DAYBOOK_REASON_REJECTED, (struct daybook_bytes){"no", 2},
+                                       f->now_us, DAYBOOK_NO_DEADLINE, &f->err),
+            DAYBOOK_OK);
         n++;
         assert_true(n < EVENTS_MOST);
-        housekeep(f);
+        small_housekeep(f);
     }
     assert_refused(f, DAYBOOK_LIMIT_BYTES);
     assert_int_equal(readable(f), n - 1); /* the evidence stays */
-    assert_int_equal(figures(f).stored_events, n - 1);
+    assert_int_equal(small_figures(f).stored_events, n - 1);
     struct daybook_operator by = {.who = {"ann", 3}, .why = {"seen", 4}};
     for (unsigned i = 1; i <= 8; i++) { /* a person decides, in the reserve */
         char id[32];
         (void)snprintf(id, sizeof id, "e%u", i);
-        assert_int_equal(daybook_journal_discard(f->journal, CONSUMER,
+        assert_int_equal(daybook_journal_discard(f->journal, SMALL_CONSUMER,
                                                  (struct daybook_bytes){id, strlen(id)}, &by,
                                                  f->now_us, DAYBOOK_NO_DEADLINE, &f->err),
                          DAYBOOK_OK);
     }
-    assert_int_equal(figures(f).discarded, 8);
+    assert_int_equal(small_figures(f).discarded, 8);
     dbk_log_abandon(f->journal);
     sim_kill(f->disk);
     f->options.bytes_max *= 2; /* or gives it more room */
-    assert_int_equal(open_journal(f), DAYBOOK_OK);
-    housekeep(f);
-    assert_int_equal(append(f, n), DAYBOOK_OK);
-    assert_int_equal(figures(f).stored_events, n - 8);
+    assert_int_equal(small_open(f), DAYBOOK_OK);
+    small_housekeep(f);
+    assert_int_equal(small_append(f, n), DAYBOOK_OK);
+    assert_int_equal(small_figures(f).stored_events, n - 8);
 }
 
 static void test_A4_a_command_that_only_appends_leaves_room_to_deliver(void **state)
 {
-    struct fixture *f = *state;
+    struct small *f = *state;
     assert_int_equal(daybook_journal_close(f->journal, NULL), DAYBOOK_OK);
     f->options.append_only = true;
-    assert_int_equal(open_journal(f), DAYBOOK_OK);
-    assert_int_equal(append(f, 1), DAYBOOK_OK);
-    assert_int_equal(figures(f).segment_files, 1); /* none ahead of need */
+    assert_int_equal(small_open(f), DAYBOOK_OK);
+    assert_int_equal(small_append(f, 1), DAYBOOK_OK);
+    assert_int_equal(small_figures(f).segment_files, 1); /* none ahead of need */
     unsigned n = 2;
-    while (append(f, n) == DAYBOOK_OK) {
+    while (small_append(f, n) == DAYBOOK_OK) {
         n++;
     }
     assert_refused(f, DAYBOOK_LIMIT_BYTES);
-    assert_true(figures(f).file_bytes <= BYTES_MAX - SEGMENT_BYTES);
+    assert_true(small_figures(f).file_bytes <= BYTES_MAX - SMALL_SEGMENT_BYTES);
     (void)daybook_journal_close(f->journal, NULL);
     f->options.append_only = false;
-    assert_int_equal(open_journal(f), DAYBOOK_OK);
-    housekeep(f);
+    assert_int_equal(small_open(f), DAYBOOK_OK);
+    small_housekeep(f);
     assert_int_equal(deliver_all(f), n - 1);
 }
 
@@ -377,10 +295,10 @@ static void fails_for_good(enum sim_trouble trouble, enum sim_call call, int os_
 {
     void *made = NULL;
     (void)setup(&made);
-    struct fixture *f = made;
-    housekeep(f);
+    struct small *f = made;
+    small_housekeep(f);
     for (unsigned n = 1; n <= 5; n++) {
-        assert_int_equal(append(f, n), DAYBOOK_OK);
+        assert_int_equal(small_append(f, n), DAYBOOK_OK);
     }
     (void)claim(f, 1);
     inject(f, trouble, call, ".dbl", os_errno);
@@ -391,29 +309,30 @@ static void fails_for_good(enum sim_trouble trouble, enum sim_call call, int os_
                                                    .nth = 2,
                                                    .os_errno = os_errno});
     }
-    assert_int_equal(append(f, 6), DAYBOOK_BACKEND);
+    assert_int_equal(small_append(f, 6), DAYBOOK_BACKEND);
     assert_int_equal(f->err.os_errno, os_errno);
     assert_non_null(strstr(f->err.message, "has to be reopened"));
     sim_calm(f->disk);
-    assert_int_equal(append(f, 7), DAYBOOK_BACKEND); /* the disk works again: it is not believed */
+    assert_int_equal(small_append(f, 7),
+                     DAYBOOK_BACKEND); /* the disk works again: it is not believed */
     struct daybook_claim wanted = {
-        .consumer = CONSUMER, .events_max = 1, .key_run = 1, .lease_ms = 30000};
+        .consumer = SMALL_CONSUMER, .events_max = 1, .key_run = 1, .lease_ms = 30000};
     assert_int_equal(daybook_journal_claim(f->journal, &wanted, f->now_us, DAYBOOK_NO_DEADLINE,
                                            f->batch, &f->err),
                      DAYBOOK_BACKEND);
-    assert_int_equal(figures(f).state, DAYBOOK_JOURNAL_FAILED);
-    assert_int_equal(figures(f).failure.os_errno, os_errno);
+    assert_int_equal(small_figures(f).state, DAYBOOK_JOURNAL_FAILED);
+    assert_int_equal(small_figures(f).failure.os_errno, os_errno);
     assert_int_equal(readable(f), 5);
     assert_int_equal(daybook_journal_close(f->journal, NULL), DAYBOOK_BACKEND);
     f->journal = NULL;
     sim_kill(f->disk);
-    assert_int_equal(open_journal(f), DAYBOOK_OK);
-    enum daybook_code code = append(f, 6); /* told `backend`: it may be there */
+    assert_int_equal(small_open(f), DAYBOOK_OK);
+    enum daybook_code code = small_append(f, 6); /* told `backend`: it may be there */
     assert_true(code == DAYBOOK_OK || code == DAYBOOK_ALREADY_PRESENT);
     for (unsigned n = 1; n <= 5; n++) {
-        assert_int_equal(append(f, n), DAYBOOK_ALREADY_PRESENT);
+        assert_int_equal(small_append(f, n), DAYBOOK_ALREADY_PRESENT);
     }
-    assert_int_equal(append(f, 7), DAYBOOK_OK);
+    assert_int_equal(small_append(f, 7), DAYBOOK_OK);
     (void)teardown(&made);
 }
 
@@ -439,35 +358,35 @@ static void test_A7_a_sync_of_the_active_segment_fails(void **state)
 
 static void test_A1_a_short_write_is_gone_on_with(void **state)
 {
-    struct fixture *f = *state;
-    housekeep(f);
+    struct small *f = *state;
+    small_housekeep(f);
     inject(f, SIM_SHORT_ONCE, SIM_PWRITE, ".dbl", 0);
-    assert_int_equal(append(f, 1), DAYBOOK_OK);
+    assert_int_equal(small_append(f, 1), DAYBOOK_OK);
     dbk_log_abandon(f->journal);
     f->journal = NULL;
     sim_power_cut(f->disk, SIM_KEEP_NOTHING, 1);
-    assert_int_equal(open_journal(f), DAYBOOK_OK);
-    assert_int_equal(append(f, 1), DAYBOOK_ALREADY_PRESENT);
+    assert_int_equal(small_open(f), DAYBOOK_OK);
+    assert_int_equal(small_append(f, 1), DAYBOOK_ALREADY_PRESENT);
 }
 
 static void test_A7_the_disk_is_remounted_read_only(void **state)
 {
-    struct fixture *f = *state;
+    struct small *f = *state;
     static const enum sim_call writing[] = {SIM_PWRITE, SIM_FALLOCATE, SIM_FTRUNCATE, SIM_RENAME,
                                             SIM_UNLINK, SIM_MKDIR,     SIM_FDATASYNC, SIM_LOCK};
-    housekeep(f);
+    small_housekeep(f);
     for (unsigned n = 1; n <= 5; n++) {
-        assert_int_equal(append(f, n), DAYBOOK_OK);
+        assert_int_equal(small_append(f, n), DAYBOOK_OK);
     }
     for (size_t i = 0; i < sizeof writing / sizeof writing[0]; i++) {
         inject(f, SIM_FAIL_STICKY, writing[i], NULL, EROFS);
     }
-    assert_int_equal(append(f, 6), DAYBOOK_BACKEND);
+    assert_int_equal(small_append(f, 6), DAYBOOK_BACKEND);
     assert_int_equal(f->err.os_errno, EROFS);
     assert_int_equal(readable(f), 5);
     assert_int_equal(daybook_journal_close(f->journal, NULL), DAYBOOK_BACKEND);
     f->journal = NULL;
-    assert_int_equal(open_journal(f), DAYBOOK_BACKEND); /* tried again by the daemon */
+    assert_int_equal(small_open(f), DAYBOOK_BACKEND); /* tried again by the daemon */
     assert_int_equal(f->err.os_errno, EROFS);
     assert_int_equal(dbk_log_open_readonly(&f->options, &f->disk->os, &f->journal, &f->err),
                      DAYBOOK_OK);
@@ -475,59 +394,61 @@ static void test_A7_the_disk_is_remounted_read_only(void **state)
     assert_int_equal(daybook_journal_close(f->journal, NULL), DAYBOOK_OK);
     f->journal = NULL;
     sim_calm(f->disk);
-    assert_int_equal(open_journal(f), DAYBOOK_OK);
-    assert_int_equal(append(f, 5), DAYBOOK_ALREADY_PRESENT);
+    assert_int_equal(small_open(f), DAYBOOK_OK);
+    assert_int_equal(small_append(f, 5), DAYBOOK_ALREADY_PRESENT);
 }
 
 static void test_C7_a_read_that_fails_is_no_verdict(void **state)
 {
-    struct fixture *f = *state;
-    housekeep(f);
+    struct small *f = *state;
+    small_housekeep(f);
     for (unsigned n = 1; n <= 5; n++) {
-        assert_int_equal(append(f, n), DAYBOOK_OK);
+        assert_int_equal(small_append(f, n), DAYBOOK_OK);
     }
     sim_drop_caches(f->disk);
     inject(f, SIM_FAIL_STICKY, SIM_PREAD, ".dbl", EIO);
-    struct daybook_claim wanted = {
-        .consumer = CONSUMER, .events_max = CLAIM_EVENTS, .key_run = 1, .lease_ms = 30000};
+    struct daybook_claim wanted = {.consumer = SMALL_CONSUMER,
+                                   .events_max = SMALL_CLAIM_EVENTS,
+                                   .key_run = 1,
+                                   .lease_ms = 30000};
     enum daybook_code code = daybook_journal_claim(f->journal, &wanted, f->now_us,
                                                    DAYBOOK_NO_DEADLINE, f->batch, &f->err);
     assert_true(code == DAYBOOK_OK || code == DAYBOOK_BACKEND);
     assert_int_equal(f->batch->count, 0);
-    assert_int_equal(append(f, 6), DAYBOOK_OK); /* writing goes on */
+    assert_int_equal(small_append(f, 6), DAYBOOK_OK); /* writing goes on */
     sim_calm(f->disk);
-    pass_time(f, 2 * SECOND_US);
+    small_pass_time(f, 2 * SECOND_US);
     assert_int_equal(deliver_all(f), 6); /* nobody was condemned */
 }
 
 static void test_A4_what_is_removed_and_cannot_be_counts_on(void **state)
 {
-    struct fixture *f = *state;
+    struct small *f = *state;
     f->options.capacity.retain_acknowledged_us = 1;
     dbk_log_abandon(f->journal);
     sim_kill(f->disk);
-    assert_int_equal(open_journal(f), DAYBOOK_OK);
+    assert_int_equal(small_open(f), DAYBOOK_OK);
     for (unsigned n = 1; n < 150; n++) {
-        assert_int_equal(append(f, n), DAYBOOK_OK);
+        assert_int_equal(small_append(f, n), DAYBOOK_OK);
         (void)dbk_log_housekeep(f->journal);
     }
     (void)deliver_all(f);
     inject(f, SIM_FAIL_STICKY, SIM_UNLINK, "seg-", EIO);
-    uint64_t files = figures(f).segment_files;
+    uint64_t files = small_figures(f).segment_files;
     uint64_t pruned = 0;
-    pass_time(f, 2 * SECOND_US);
+    small_pass_time(f, 2 * SECOND_US);
     assert_int_equal(
         daybook_journal_maintain(f->journal, f->now_us, DAYBOOK_NO_DEADLINE, &pruned, &f->err),
         DAYBOOK_OK);
     assert_int_equal(pruned, 149);
-    housekeep(f);
-    assert_true(figures(f).segment_files >= files);
+    small_housekeep(f);
+    assert_true(small_figures(f).segment_files >= files);
     sim_calm(f->disk);
     for (unsigned i = 0; i < 100; i++) {
-        housekeep(f);
+        small_housekeep(f);
     }
-    assert_true(figures(f).segment_files < files);
-    assert_int_equal(figures(f).state, DAYBOOK_JOURNAL_OPEN);
+    assert_true(small_figures(f).segment_files < files);
+    assert_int_equal(small_figures(f).state, DAYBOOK_JOURNAL_OPEN);
 }
 
 /* ---- a start on a full disk ---------------------------------------------------------------------- */
@@ -546,14 +467,14 @@ static void add_used(void *user, const char *path, enum dbk_file_kind kind)
     }
 }
 
-static uint64_t used_bytes(const struct fixture *f)
+static uint64_t used_bytes(const struct small *f)
 {
     struct used used = {.disk = f->disk};
     sim_each(f->disk, SIM_CACHE, add_used, &used);
     return used.bytes;
 }
 
-static void crash(struct fixture *f)
+static void crash(struct small *f)
 {
     dbk_log_abandon(f->journal);
     f->journal = NULL;
@@ -562,35 +483,35 @@ static void crash(struct fixture *f)
 
 static void test_A4_a_start_on_a_full_disk_with_a_prepared_segment(void **state)
 {
-    struct fixture *f = *state;
-    housekeep(f);
+    struct small *f = *state;
+    small_housekeep(f);
     for (unsigned n = 1; n <= 9; n++) {
-        assert_int_equal(append(f, n), DAYBOOK_OK);
+        assert_int_equal(small_append(f, n), DAYBOOK_OK);
     }
     crash(f);
     f->disk->space_bytes = used_bytes(f);
-    assert_int_equal(open_journal(f), DAYBOOK_OK);
-    housekeep(f); /* cutting the old segment frees less than a whole one */
+    assert_int_equal(small_open(f), DAYBOOK_OK);
+    small_housekeep(f); /* cutting the old segment frees less than a whole one */
     (void)append_until_refused(f, 10);
     assert_refused(f, DAYBOOK_LIMIT_DISK);
     assert_true(deliver_all(f) >= 9); /* out of the reserve */
-    f->disk->space_bytes += 2 * SEGMENT_BYTES;
-    housekeep(f);
-    assert_int_equal(append(f, EVENTS_MOST), DAYBOOK_OK);
+    f->disk->space_bytes += 2 * SMALL_SEGMENT_BYTES;
+    small_housekeep(f);
+    assert_int_equal(small_append(f, EVENTS_MOST), DAYBOOK_OK);
 }
 
 static void test_A4_a_start_on_a_full_disk_with_no_segment_and_no_room(void **state)
 {
-    struct fixture *f = *state;
+    struct small *f = *state;
     inject(f, SIM_FAIL_STICKY, SIM_FALLOCATE, ".tmp", ENOSPC); /* there is no prepared segment */
     unsigned n = 1;
-    while (append(f, n) == DAYBOOK_OK) {
+    while (small_append(f, n) == DAYBOOK_OK) {
         n++;
     }
     assert_refused(f, DAYBOOK_LIMIT_DISK);
     crash(f);
     f->disk->space_bytes = used_bytes(f);
-    assert_int_equal(open_journal(f), DAYBOOK_BACKEND);
+    assert_int_equal(small_open(f), DAYBOOK_BACKEND);
     assert_int_equal(f->err.os_errno, ENOSPC);
     assert_non_null(strstr(f->err.message, "free disk space"));
     f->journal = NULL;
@@ -598,8 +519,8 @@ static void test_A4_a_start_on_a_full_disk_with_no_segment_and_no_room(void **st
                      DAYBOOK_OK);
     assert_int_equal(readable(f), n - 1);
     assert_int_equal(daybook_journal_close(f->journal, NULL), DAYBOOK_OK);
-    f->disk->space_bytes += 4 * SEGMENT_BYTES;
-    assert_int_equal(open_journal(f), DAYBOOK_OK);
+    f->disk->space_bytes += 4 * SMALL_SEGMENT_BYTES;
+    assert_int_equal(small_open(f), DAYBOOK_OK);
     assert_int_equal(deliver_all(f), n - 1);
 }
 

@@ -14,33 +14,15 @@
 
 #include <cmocka.h>
 
-#include "disk.h"
-#include "engines/log/log.h"
+#include "small_journal.h"
 
-#define PATH "/journal"
-#define CONSUMER "ledger"
-#define SEGMENT_BYTES 65536u
-#define START_US INT64_C(1700000000000000)
-#define SECOND_US INT64_C(1000000)
 #define RECORD_BYTES 700u
-#define CLAIM_EVENTS 64u
 #define EVENTS_MOST 8192u
 #define RETAIN_US (60 * SECOND_US)
 
-struct fixture {
-    struct sim_disk *disk;
-    struct daybook_log_options options;
-    struct daybook_journal *journal;
-    struct daybook_batch *batch;
-    struct daybook_error err;
-    int64_t now_us;
-    unsigned given; /* events appended so far: e1 to eN */
-};
-
-static void open_journal(struct fixture *f)
+static void open_journal(struct small *f)
 {
-    f->options.now_us = f->now_us;
-    enum daybook_code code = dbk_log_open(&f->options, &f->disk->os, &f->journal, &f->err);
+    enum daybook_code code = small_open(f);
     if (code != DAYBOOK_OK) {
         print_error("%s\n", f->err.message);
     }
@@ -49,19 +31,8 @@ static void open_journal(struct fixture *f)
 
 static int setup(void **state)
 {
-    struct fixture *f = calloc(1, sizeof *f);
-    assert_non_null(f);
-    f->disk = sim_disk_new(7);
-    f->now_us = START_US;
-    f->options = (struct daybook_log_options){.path = PATH,
-                                              .capacity = {.events_max = EVENTS_MOST,
-                                                           .retain_acknowledged_us = RETAIN_US,
-                                                           .events = {.event_bytes_max = 4096}},
-                                              .bytes_max = 64u * SEGMENT_BYTES,
-                                              .free_disk_min = 1,
-                                              .segment_bytes = SEGMENT_BYTES,
-                                              .threads = DAYBOOK_LOG_INLINE};
-    assert_int_equal(daybook_batch_new(CLAIM_EVENTS, 1 << 20, 4096, &f->batch, NULL), DAYBOOK_OK);
+    struct small *f = small_new(EVENTS_MOST, 64u * SMALL_SEGMENT_BYTES, RECORD_BYTES);
+    f->options.capacity.retain_acknowledged_us = RETAIN_US;
     open_journal(f);
     *state = f;
     return 0;
@@ -69,68 +40,27 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    struct fixture *f = *state;
-    if (f->journal != NULL) {
-        dbk_log_abandon(f->journal);
-    }
-    daybook_batch_free(f->batch);
-    sim_disk_free(f->disk);
-    free(f);
+    small_free(*state);
     return 0;
 }
 
-static void pass_time(struct fixture *f, int64_t us)
-{
-    f->now_us += us;
-    f->disk->realtime_us += us;
-    f->disk->monotonic_us += us;
-}
-
-static void housekeep(struct fixture *f)
-{
-    pass_time(f, 2 * SECOND_US);
-    while (dbk_log_housekeep(f->journal)) {
-    }
-}
-
 /* Time passes, with its rounds and its maintenance. */
-static void live(struct fixture *f, unsigned seconds)
+static void live(struct small *f, unsigned seconds)
 {
     uint64_t pruned = 0;
     for (unsigned i = 0; i < seconds; i += 2) {
-        housekeep(f);
+        small_housekeep(f);
         assert_int_equal(
             daybook_journal_maintain(f->journal, f->now_us, DAYBOOK_NO_DEADLINE, &pruned, &f->err),
             DAYBOOK_OK);
     }
-    housekeep(f);
+    small_housekeep(f);
 }
 
-static struct daybook_append_result append_event(struct fixture *f, unsigned n)
-{
-    char id[32];
-    char record[RECORD_BYTES + 1];
-    struct daybook_append_result result = {.code = DAYBOOK_OK};
-    (void)snprintf(id, sizeof id, "e%u", n);
-    memset(record, 'x', sizeof record);
-    (void)snprintf(record, sizeof record, "{\"n\":%u,\"pad\":\"", n);
-    record[strlen(record)] = 'x';
-    memcpy(record + RECORD_BYTES - 2, "\"}", 3);
-    struct daybook_event event = {.request_id = {id, strlen(id)},
-                                  .name_space = {"team", 4},
-                                  .subject = {id, strlen(id)},
-                                  .observed_at_us = DAYBOOK_TIME_UNSET,
-                                  .record = {record, RECORD_BYTES}};
-    enum daybook_code code = daybook_journal_append(f->journal, &event, f->now_us,
-                                                    DAYBOOK_NO_DEADLINE, &result, &f->err);
-    result.code = code;
-    return result;
-}
-
-static void append(struct fixture *f, unsigned count)
+static void append(struct small *f, unsigned count)
 {
     for (unsigned i = 0; i < count; i++) {
-        assert_int_equal(append_event(f, ++f->given).code, DAYBOOK_OK);
+        assert_int_equal(small_append(f, ++f->given), DAYBOOK_OK);
         (void)dbk_log_housekeep(f->journal);
     }
 }
@@ -145,10 +75,10 @@ static unsigned number_of(const struct daybook_delivery *delivery)
     return (unsigned)strtoul(id + 1, NULL, 10);
 }
 
-static size_t claim(struct fixture *f)
+static size_t claim(struct small *f)
 {
-    struct daybook_claim wanted = {.consumer = CONSUMER,
-                                   .events_max = CLAIM_EVENTS,
+    struct daybook_claim wanted = {.consumer = SMALL_CONSUMER,
+                                   .events_max = SMALL_CLAIM_EVENTS,
                                    .key_run = 1,
                                    .lease_ms = 3600000,
                                    .hand_outs_max = 1000};
@@ -159,12 +89,12 @@ static size_t claim(struct fixture *f)
 }
 
 /* Claims everything that waits, and acknowledges all but the first of each `keep` (0: all). Returns how many were claimed. */
-static unsigned deliver_but(struct fixture *f, unsigned keep)
+static unsigned deliver_but(struct small *f, unsigned keep)
 {
     unsigned claimed = 0;
     while (claim(f) > 0) {
-        struct daybook_hand_out set[CLAIM_EVENTS];
-        enum daybook_code codes[CLAIM_EVENTS];
+        struct daybook_hand_out set[SMALL_CLAIM_EVENTS];
+        enum daybook_code codes[SMALL_CLAIM_EVENTS];
         size_t count = 0;
         for (size_t i = 0; i < f->batch->count; i++) {
             const struct daybook_delivery *d = &f->batch->deliveries[i];
@@ -173,22 +103,15 @@ static unsigned deliver_but(struct fixture *f, unsigned keep)
             }
         }
         claimed += (unsigned)f->batch->count;
-        assert_int_equal(daybook_journal_ack(f->journal, CONSUMER, set, count, f->now_us,
+        assert_int_equal(daybook_journal_ack(f->journal, SMALL_CONSUMER, set, count, f->now_us,
                                              DAYBOOK_NO_DEADLINE, codes, &f->err),
                          DAYBOOK_OK);
     }
     return claimed;
 }
 
-static struct daybook_journal_stats figures(struct fixture *f)
-{
-    struct daybook_journal_stats stats;
-    assert_int_equal(daybook_journal_stats(f->journal, f->now_us, &stats, &f->err), DAYBOOK_OK);
-    return stats;
-}
-
 /* The first of each `keep` events is stored, as it was given, in order, and no other. */
-static void assert_stored(struct fixture *f, unsigned keep)
+static void assert_stored(struct small *f, unsigned keep)
 {
     uint64_t last = 0;
     unsigned expected = 1;
@@ -207,10 +130,10 @@ static void assert_stored(struct fixture *f, unsigned keep)
     assert_true(expected > f->given);
 }
 
-static void assert_sound(struct fixture *f)
+static void assert_sound(struct small *f)
 {
     struct daybook_log_report report;
-    enum daybook_code code = dbk_log_verify(PATH, &f->disk->os, NULL, NULL, &report, &f->err);
+    enum daybook_code code = dbk_log_verify(SMALL_PATH, &f->disk->os, NULL, NULL, &report, &f->err);
     if (code != DAYBOOK_OK) {
         print_error("verify: %s\n", f->err.message);
     }
@@ -218,7 +141,7 @@ static void assert_sound(struct fixture *f)
     assert_int_equal(report.damaged, 0);
 }
 
-static void crash(struct fixture *f, enum sim_profile profile)
+static void crash(struct small *f, enum sim_profile profile)
 {
     dbk_log_abandon(f->journal);
     f->journal = NULL;
@@ -228,15 +151,15 @@ static void crash(struct fixture *f, enum sim_profile profile)
 
 static void test_P1_what_is_needed_is_copied_and_the_segments_go(void **state)
 {
-    struct fixture *f = *state;
+    struct small *f = *state;
     append(f, 400);
     (void)deliver_but(f, 40);
-    uint64_t before = figures(f).file_bytes;
+    uint64_t before = small_figures(f).file_bytes;
     live(f, 400);
-    assert_int_equal(figures(f).stored_events, 10);
+    assert_int_equal(small_figures(f).stored_events, 10);
     assert_stored(f, 40);
     print_message("file bytes %llu -> %llu\n", (unsigned long long)before,
-                  (unsigned long long)figures(f).file_bytes);
+                  (unsigned long long)small_figures(f).file_bytes);
     assert_sound(f);
     crash(f, SIM_KEEP_NOTHING);
     assert_stored(f, 40);
@@ -245,45 +168,45 @@ static void test_P1_what_is_needed_is_copied_and_the_segments_go(void **state)
 
 static void test_P1_one_old_event_pins_nothing(void **state)
 {
-    struct fixture *f = *state;
+    struct small *f = *state;
     append(f, 700);
     (void)deliver_but(f, 5000);
     live(f, 400);
-    assert_int_equal(figures(f).stored_events, 1);
+    assert_int_equal(small_figures(f).stored_events, 1);
     assert_stored(f, 5000);
     /* The tail, the prepared one, what stands between two checkpoints, and the checkpoints. */
-    assert_true(figures(f).file_bytes <= 4u * SEGMENT_BYTES);
-    pass_time(f, 3600 * SECOND_US);
+    assert_true(small_figures(f).file_bytes <= 4u * SMALL_SEGMENT_BYTES);
+    small_pass_time(f, 3600 * SECOND_US);
     assert_int_equal(deliver_but(f, 0), 1);
 }
 
 static void test_K4_the_words_of_a_quarantine_and_the_trail_move_along(void **state)
 {
-    struct fixture *f = *state;
+    struct small *f = *state;
     struct daybook_operator by = {.who = {"ann", 3}, .why = {"again", 5}};
     append(f, 1);
     assert_int_equal(claim(f), 1);
     struct daybook_hand_out hand_out = {f->batch->deliveries[0].position,
                                         f->batch->deliveries[0].token};
-    assert_int_equal(daybook_journal_quarantine(f->journal, CONSUMER, hand_out,
+    assert_int_equal(daybook_journal_quarantine(f->journal, SMALL_CONSUMER, hand_out,
                                                 DAYBOOK_REASON_REJECTED,
                                                 (struct daybook_bytes){"no such table", 13},
                                                 f->now_us, DAYBOOK_NO_DEADLINE, &f->err),
                      DAYBOOK_OK);
     append(f, 500);
     (void)deliver_but(f, 0);
-    assert_int_equal(
-        daybook_journal_rewind(f->journal, CONSUMER, &by, f->now_us, DAYBOOK_NO_DEADLINE, &f->err),
-        DAYBOOK_OK);
+    assert_int_equal(daybook_journal_rewind(f->journal, SMALL_CONSUMER, &by, f->now_us,
+                                            DAYBOOK_NO_DEADLINE, &f->err),
+                     DAYBOOK_OK);
     (void)deliver_but(f, 0);
     live(f, 400);
-    assert_true(figures(f).file_bytes <= 4u * SEGMENT_BYTES);
+    assert_true(small_figures(f).file_bytes <= 4u * SMALL_SEGMENT_BYTES);
     for (unsigned i = 0; i < 2; i++) {
-        struct daybook_quarantine_entry entries[CLAIM_EVENTS];
+        struct daybook_quarantine_entry entries[SMALL_CLAIM_EVENTS];
         struct daybook_operation operation[2];
         size_t count = 0;
         uint64_t last = 0;
-        assert_int_equal(daybook_journal_quarantine_list(f->journal, CONSUMER, 0,
+        assert_int_equal(daybook_journal_quarantine_list(f->journal, SMALL_CONSUMER, 0,
                                                          (enum daybook_quarantine_reason)0,
                                                          f->batch, entries, &last, &f->err),
                          DAYBOOK_OK);
@@ -304,15 +227,15 @@ static bool cut_at(uint64_t step, enum sim_profile profile)
 {
     void *made = NULL;
     (void)setup(&made);
-    struct fixture *f = made;
+    struct small *f = made;
     append(f, 120);
     (void)deliver_but(f, 30);
-    housekeep(f); /* what was acknowledged is on disk */
-    pass_time(f, RETAIN_US + SECOND_US);
+    small_housekeep(f); /* what was acknowledged is on disk */
+    small_pass_time(f, RETAIN_US + SECOND_US);
     f->disk->crash_at = f->disk->steps + step;
     for (unsigned i = 0; i < 100 && !f->disk->dead; i++) {
         uint64_t pruned = 0;
-        pass_time(f, 2 * SECOND_US);
+        small_pass_time(f, 2 * SECOND_US);
         while (!f->disk->dead && dbk_log_housekeep(f->journal)) {
         }
         enum daybook_code code =
@@ -322,7 +245,7 @@ static bool cut_at(uint64_t step, enum sim_profile profile)
     bool ended = !f->disk->dead;
     crash(f, profile);
     assert_sound(f);
-    pass_time(f, 3 * 3600 * SECOND_US);
+    small_pass_time(f, 3 * 3600 * SECOND_US);
     live(f, 200);
     assert_stored(f, 30);
     assert_int_equal(deliver_but(f, 0), 4); /* and no acknowledged one is delivered again */
@@ -342,12 +265,35 @@ static void test_D1_D5_cut_at_any_step_nothing_is_lost_and_nothing_comes_back(vo
     }
 }
 
+/* A backup of a journal that only a checkpoint tells whole opens, and has what the journal has. */
+static void test_K1_a_backup_of_what_only_a_checkpoint_tells(void **state)
+{
+    struct small *f = *state;
+    struct daybook_log_backup_report report;
+    append(f, 400);
+    (void)deliver_but(f, 40);
+    live(f, 400);
+    enum daybook_code code = dbk_log_backup(SMALL_PATH, "/copy", &f->disk->os, &report, &f->err);
+    if (code != DAYBOOK_OK) {
+        print_error("backup: %s\n", f->err.message);
+    }
+    assert_int_equal(code, DAYBOOK_OK);
+    assert_int_equal(daybook_journal_close(f->journal, &f->err), DAYBOOK_OK);
+    f->journal = NULL;
+    f->options.path = "/copy";
+    open_journal(f);
+    assert_stored(f, 40);
+    small_pass_time(f, 3600 * SECOND_US);
+    assert_int_equal(deliver_but(f, 0), 10); /* and no acknowledged one is delivered again */
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_P1_one_old_event_pins_nothing),
+        TEST(test_K1_a_backup_of_what_only_a_checkpoint_tells),
         TEST(test_K4_the_words_of_a_quarantine_and_the_trail_move_along),
         cmocka_unit_test(test_D1_D5_cut_at_any_step_nothing_is_lost_and_nothing_comes_back),
         TEST(test_P1_what_is_needed_is_copied_and_the_segments_go),

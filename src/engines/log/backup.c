@@ -4,8 +4,10 @@
  *
  * Every whole group of the log, from its first to some last one, is a journal: what a process leaves that
  * ends there. So the copy needs no help of the writer and holds nothing up: it is told how far the log
- * reaches (dbk_scan_reach), opens every segment file up to there, and copies. A segment that is trimmed
- * meanwhile stays readable through its open file. Everything that was answered before the call is in it,
+ * reaches (dbk_scan_reach), opens every segment file up to there and the checkpoints that stand in it, and
+ * copies. What is removed meanwhile stays readable through its open file. Once events were relocated the log
+ * alone tells no more what became of them, so checkpoints belong to the copy; indexes do not, an opening
+ * makes them. Everything that was answered before the call is in it,
  * because a group is written before it is answered. The copy is verified and durable before it has its name.
  */
 #include <errno.h>
@@ -16,18 +18,20 @@
 
 #include "base/error.h"
 #include "base/fault.h"
+#include "engines/log/checkpoint.h"
 #include "engines/log/log.h"
 #include "engines/log/rewrite.h"
 #include "engines/log/scan.h"
 
-enum { COPY_BYTES = 1 << 20, FILES_MAX = 4096, TRIES = 20 };
+enum { COPY_BYTES = 1 << 20, FILES_MAX = 4096, CHECKPOINTS_MAX = 16, TRIES = 20, NAME_BYTES = 32 };
 
 struct copied {
-    uint32_t segment_no;
-    uint32_t bytes;
-    uint32_t
-        file_bytes; /* of the copy: zeros behind, so that a cut file is told from a whole one */
+    char name[NAME_BYTES];
+    uint64_t bytes;
+    uint64_t
+        file_bytes; /* of the copy, if more: zeros behind, so that a cut file is told from a whole one */
     int file;
+    bool segment;
 };
 
 struct backup {
@@ -47,30 +51,76 @@ static void close_files(struct backup *backup)
     backup->count = 0;
 }
 
-/* Opens what belongs to the log up to the end. BACKEND with ENOENT: one was trimmed meanwhile. */
-static enum daybook_code open_files(struct backup *backup, const struct dbk_scan *scan,
-                                    const struct dbk_scan_end *end, struct daybook_error *err)
+/* Opens one file of the journal. BACKEND with ENOENT: it was removed meanwhile. */
+static enum daybook_code open_file(struct backup *backup, const struct copied *what,
+                                   struct daybook_error *err)
 {
-    char path[DBK_LOG_PATH_MAX + 32];
-    for (uint32_t i = 0; i < scan->count && scan->segments[i].segment_no <= end->segment_no; i++) {
-        const struct dbk_scan_segment *segment = &scan->segments[i];
-        if (backup->count == FILES_MAX) {
-            return dbk_fail(err, DAYBOOK_BACKEND, "%s: more than %d segments", backup->path,
-                            (int)FILES_MAX);
-        }
-        snprintf(path, sizeof(path), "%s/seg-%016" PRIx64 ".dbl", backup->path,
-                 (uint64_t)segment->segment_no);
-        int file = backup->os->open(backup->os, path, DBK_OPEN_READ);
-        if (file < 0) {
-            return dbk_fail_os(err, DAYBOOK_BACKEND, -file, "%s cannot be opened", path);
-        }
-        backup->files[backup->count++] = (struct copied){
-            .segment_no = segment->segment_no,
-            .bytes = segment->segment_no == end->segment_no ? end->offset : dbk_scan_used(scan, i),
-            .file_bytes = segment->segment_no == end->segment_no ? segment->segment_bytes : 0,
-            .file = file};
+    char path[DBK_LOG_PATH_MAX + NAME_BYTES];
+    if (backup->count == FILES_MAX) {
+        return dbk_fail(err, DAYBOOK_BACKEND, "%s: more than %d files", backup->path,
+                        (int)FILES_MAX);
     }
+    snprintf(path, sizeof(path), "%s/%s", backup->path, what->name);
+    struct copied *copied = &backup->files[backup->count];
+    *copied = *what;
+    copied->file = backup->os->open(backup->os, path, DBK_OPEN_READ);
+    if (copied->file < 0) {
+        return dbk_fail_os(err, DAYBOOK_BACKEND, -copied->file, "%s cannot be opened", path);
+    }
+    backup->count++;
+    struct dbk_stat st;
+    int rc = what->segment ? 0 : backup->os->stat(backup->os, path, &st);
+    if (rc < 0) {
+        return dbk_fail_os(err, DAYBOOK_BACKEND, -rc, "%s cannot be looked at", path);
+    }
+    copied->bytes = what->segment ? what->bytes : st.size_bytes;
     return DAYBOOK_OK;
+}
+
+/* The segments that belong to the log up to the end. */
+static enum daybook_code open_segments(struct backup *backup, const struct dbk_scan *scan,
+                                       const struct dbk_scan_end *end, struct daybook_error *err)
+{
+    enum daybook_code code = DAYBOOK_OK;
+    for (uint32_t i = 0;
+         code == DAYBOOK_OK && i < scan->count && scan->segments[i].segment_no <= end->segment_no;
+         i++) {
+        const struct dbk_scan_segment *segment = &scan->segments[i];
+        bool last = segment->segment_no == end->segment_no;
+        struct copied what = {.segment = true,
+                              .bytes = last ? end->offset : dbk_scan_used(scan, i),
+                              .file_bytes = last ? segment->segment_bytes : 0};
+        snprintf(what.name, sizeof(what.name), "seg-%016" PRIx64 ".dbl",
+                 (uint64_t)segment->segment_no);
+        code = open_file(backup, &what, err);
+    }
+    return code;
+}
+
+/* The checkpoints that stand in the log up to the end, as many as a journal keeps. Where there are only newer ones
+ * the end is an old one by now: BACKEND with ENOENT. */
+static enum daybook_code open_checkpoints(struct backup *backup, const struct dbk_scan_end *end,
+                                          struct daybook_error *err)
+{
+    uint64_t lsns[CHECKPOINTS_MAX];
+    int count = dbk_checkpoints_list(backup->os, backup->path, lsns, CHECKPOINTS_MAX);
+    if (count < 0) {
+        return dbk_fail_os(err, DAYBOOK_BACKEND, -count, "%s cannot be listed", backup->path);
+    }
+    enum daybook_code code = DAYBOOK_OK;
+    unsigned taken = 0;
+    for (int i = 0; code == DAYBOOK_OK && i < count && taken < DBK_CHECKPOINTS_KEPT; i++) {
+        if (lsns[i] <= dbk_lsn(end->segment_no, end->offset)) {
+            struct copied what = {.segment = false};
+            snprintf(what.name, sizeof(what.name), "ckpt-%016" PRIx64 ".dbc", lsns[i]);
+            code = open_file(backup, &what, err);
+            taken++;
+        }
+    }
+    return code == DAYBOOK_OK && count > 0 && taken == 0
+               ? dbk_fail_os(err, DAYBOOK_BACKEND, ENOENT, "%s: its checkpoints are newer",
+                             backup->path)
+               : code;
 }
 
 /* How far the log reaches, and every file of it open. */
@@ -86,7 +136,10 @@ static enum daybook_code take(struct backup *backup, struct daybook_error *err)
         code =
             dbk_scan_reach(&scan, backup->os, backup->path, &end, &backup->report->live, &detail);
         if (code == DAYBOOK_OK) {
-            code = open_files(backup, &scan, &end, &detail);
+            code = open_segments(backup, &scan, &end, &detail);
+        }
+        if (code == DAYBOOK_OK) {
+            code = open_checkpoints(backup, &end, &detail);
         }
         dbk_scan_release(&scan);
         if (code != DAYBOOK_BACKEND || detail.os_errno != ENOENT) {
@@ -102,8 +155,9 @@ static enum daybook_code take(struct backup *backup, struct daybook_error *err)
 static int copy_file(struct backup *backup, const struct copied *from, int to)
 {
     int rc = 0;
-    for (uint32_t at = 0; rc == 0 && at < from->bytes;) {
-        uint32_t want = from->bytes - at < COPY_BYTES ? from->bytes - at : COPY_BYTES;
+    for (uint64_t at = 0; rc == 0 && at < from->bytes;) {
+        uint64_t left = from->bytes - at;
+        size_t want = left < COPY_BYTES ? (size_t)left : COPY_BYTES;
         int64_t n = backup->os->pread(backup->os, from->file, backup->buffer, want, at);
         if (n == -EINTR) {
             continue;
@@ -112,7 +166,7 @@ static int copy_file(struct backup *backup, const struct copied *from, int to)
             return n < 0 ? (int)n : -EIO;
         }
         rc = dbk_write_all(backup->os, to, backup->buffer, (size_t)n, at);
-        at += (uint32_t)n;
+        at += (uint64_t)n;
     }
     if (rc == 0 && from->file_bytes > from->bytes) {
         rc = backup->os->ftruncate(backup->os, to, from->file_bytes);
@@ -120,13 +174,13 @@ static int copy_file(struct backup *backup, const struct copied *from, int to)
     return rc < 0 || dbk_fault(DBK_FAULT_COPY_UNSYNCED) ? rc : backup->os->fsync(backup->os, to);
 }
 
-static enum daybook_code copy_segments(struct backup *backup, const char *to,
-                                       struct daybook_error *err)
+static enum daybook_code copy_files(struct backup *backup, const char *to,
+                                    struct daybook_error *err)
 {
-    char path[DBK_LOG_PATH_MAX + 32];
+    char path[DBK_LOG_PATH_MAX + NAME_BYTES];
     for (uint32_t i = 0; i < backup->count; i++) {
         const struct copied *from = &backup->files[i];
-        snprintf(path, sizeof(path), "%s/seg-%016" PRIx64 ".dbl", to, (uint64_t)from->segment_no);
+        snprintf(path, sizeof(path), "%s/%s", to, from->name);
         int file = backup->os->open(backup->os, path, DBK_OPEN_CREATE_EXCL);
         int rc = file < 0 ? file : copy_file(backup, from, file);
         int closed = file < 0 ? 0 : backup->os->close(backup->os, file);
@@ -134,7 +188,7 @@ static enum daybook_code copy_segments(struct backup *backup, const char *to,
         if (rc < 0) {
             return dbk_fail_os(err, DAYBOOK_BACKEND, -rc, "%s cannot be written", path);
         }
-        backup->report->segments++;
+        backup->report->segments += from->segment ? 1 : 0;
         backup->report->bytes += from->bytes;
     }
     return DAYBOOK_OK;
@@ -167,7 +221,7 @@ static enum daybook_code copy_all(struct backup *backup, struct daybook_error *e
     struct daybook_log_report verified;
     enum daybook_code code = dbk_new_directory_begin(&fresh, backup->os, new_path, err);
     if (code == DAYBOOK_OK) {
-        code = copy_segments(backup, fresh.partial, err);
+        code = copy_files(backup, fresh.partial, err);
     }
     if (code == DAYBOOK_OK) {
         code = copy_identity(backup, fresh.partial, err);
