@@ -716,9 +716,13 @@ enum daybook_code daybook_journal_retire(struct daybook_journal *journal, const 
                : journal->ops->retire(journal, consumer, force, &checked, now_us, deadline_us, err);
 }
 
-enum daybook_code daybook_journal_rewind(struct daybook_journal *journal, const char *consumer,
-                                         const struct daybook_operator *by, int64_t now_us,
-                                         int64_t deadline_us, struct daybook_error *err)
+/* The acts on a consumer that need no more than who and why. */
+enum act { ACT_REWIND, ACT_NOTE_LIFT };
+
+static enum daybook_code act_on_consumer(struct daybook_journal *journal, enum act act,
+                                         const char *consumer, const struct daybook_operator *by,
+                                         int64_t now_us, int64_t deadline_us,
+                                         struct daybook_error *err)
 {
     struct daybook_operator checked = {{NULL, 0}, {NULL, 0}};
     enum daybook_code code =
@@ -727,25 +731,25 @@ enum daybook_code daybook_journal_rewind(struct daybook_journal *journal, const 
     if (code != DAYBOOK_OK) {
         return code;
     }
-    return journal->ops->rewind == NULL
-               ? cannot(journal, err)
-               : journal->ops->rewind(journal, consumer, &checked, now_us, deadline_us, err);
+    enum daybook_code (*op)(struct daybook_journal *, const char *, const struct daybook_operator *,
+                            int64_t, int64_t, struct daybook_error *) =
+        act == ACT_REWIND ? journal->ops->rewind : journal->ops->note_lift;
+    return op == NULL ? cannot(journal, err)
+                      : op(journal, consumer, &checked, now_us, deadline_us, err);
+}
+
+enum daybook_code daybook_journal_rewind(struct daybook_journal *journal, const char *consumer,
+                                         const struct daybook_operator *by, int64_t now_us,
+                                         int64_t deadline_us, struct daybook_error *err)
+{
+    return act_on_consumer(journal, ACT_REWIND, consumer, by, now_us, deadline_us, err);
 }
 
 enum daybook_code daybook_journal_note_lift(struct daybook_journal *journal, const char *consumer,
                                             const struct daybook_operator *by, int64_t now_us,
                                             int64_t deadline_us, struct daybook_error *err)
 {
-    struct daybook_operator checked = {{NULL, 0}, {NULL, 0}};
-    enum daybook_code code =
-        check_act_on_consumer(journal, consumer, by, now_us, deadline_us, &checked, err);
-
-    if (code != DAYBOOK_OK) {
-        return code;
-    }
-    return journal->ops->note_lift == NULL
-               ? cannot(journal, err)
-               : journal->ops->note_lift(journal, consumer, &checked, now_us, deadline_us, err);
+    return act_on_consumer(journal, ACT_NOTE_LIFT, consumer, by, now_us, deadline_us, err);
 }
 
 enum daybook_code daybook_journal_start(struct daybook_journal *journal, const char *consumer,

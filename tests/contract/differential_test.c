@@ -785,25 +785,6 @@ static uint64_t number_after(int argc, char **argv, const char *option, uint64_t
     return otherwise;
 }
 
-static const struct contract_engine *engine_named(const char *name)
-{
-    static const struct contract_engine *const engines[] = {
-        &contract_log,
-        &contract_log_small,
-        &contract_memory,
-#ifdef DBK_HAVE_POSTGRES
-        &contract_postgres,
-#endif
-    };
-
-    for (size_t i = 0; i < sizeof engines / sizeof engines[0]; i++) {
-        if (strcmp(engines[i]->name, name) == 0) {
-            return engines[i];
-        }
-    }
-    return NULL;
-}
-
 struct settings {
     const struct contract_engine *engine;
     uint64_t sequences;
@@ -841,7 +822,7 @@ static void test_the_engine_and_the_oracle_answer_alike(void **state)
 
 int main(int argc, char **argv)
 {
-    struct settings set = {.engine = argc > 1 ? engine_named(argv[1]) : NULL,
+    struct settings set = {.engine = argc > 1 ? contract_engine_named(argv[1]) : NULL,
                            .sequences = number_after(argc, argv, "--sequences", 200),
                            .seed = number_after(argc, argv, "--seed", 1),
                            .count = (size_t)number_after(argc, argv, "--operations", 120)};

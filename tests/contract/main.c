@@ -48,25 +48,6 @@ static void run(void **state)
     check_sums(running->world);
 }
 
-static const struct contract_engine *engine_named(const char *name)
-{
-    static const struct contract_engine *const engines[] = {
-        &contract_log,
-        &contract_log_small,
-        &contract_memory,
-#ifdef DBK_HAVE_POSTGRES
-        &contract_postgres,
-#endif
-    };
-
-    for (size_t i = 0; i < sizeof engines / sizeof engines[0]; i++) {
-        if (strcmp(engines[i]->name, name) == 0) {
-            return engines[i];
-        }
-    }
-    return NULL;
-}
-
 int main(int argc, char **argv)
 {
     static const struct contract_tests *const lists[] = {
@@ -78,7 +59,7 @@ int main(int argc, char **argv)
     const char *pattern = argc > 2 ? argv[2] : "";
     size_t count = 0;
 
-    engine = argc > 1 ? engine_named(argv[1]) : NULL;
+    engine = argc > 1 ? contract_engine_named(argv[1]) : NULL;
     if (engine == NULL) {
         (void)fprintf(stderr, "usage: %s ENGINE [PART OF A TEST'S NAME]\n", argv[0]);
         return 2;

@@ -3,18 +3,20 @@
 import http.client
 import json
 import os
-import random
 import re
 import shutil
 import signal
 import socket
 import sqlite3
 import subprocess
+import sys
 import tempfile
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "harness"))
+from free_port import free_port  # noqa: E402,F401: for the tests
+
 START_S = 30
-PORTS = range(20_000, 32_000)  # below those that the system gives to whoever connects
 DEFAULTS = {
     "listen": {"address": "127.0.0.1:0"},
     "journal": {"path": "data", "min_free_disk": "1MiB"},
@@ -46,18 +48,6 @@ def until(what, test, seconds=20):
         if time.monotonic() > end:
             raise AssertionError(f"not within {seconds} s: {what}")
         time.sleep(0.01)
-
-
-def free_port():
-    """One that outlives the daemon's kills: a start has to find it free again."""
-    for port in random.SystemRandom().sample(PORTS, 100):
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-                return port
-            except OSError:
-                pass
-    raise AssertionError("no port is free")
 
 
 class Daemon:

@@ -12,7 +12,6 @@ import re
 import resource
 import selectors
 import signal
-import socket
 import sys
 import threading
 import time
@@ -49,12 +48,6 @@ def test_starts_and_stops():
         assert drain_line(d.log()) == ("yes", "10", "0", "0", "0")
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def listens(d):
     try:
         return d.get("/healthz")[0] == 200
@@ -64,7 +57,7 @@ def listens(d):
 
 def test_starting():
     """While the journal is being opened the daemon answers, and says so."""
-    with daemon(slow_disk=SLOW_DISK, listen={"address": f"127.0.0.1:{free_port()}"}) as d:
+    with daemon(slow_disk=SLOW_DISK, listen={"address": f"127.0.0.1:{dp.free_port()}"}) as d:
         d.url = "http://" + d.config["listen"]["address"]
         d.disk("slow 60000")
         d.launch()

@@ -9,17 +9,16 @@ PostgreSQL."""
 import glob
 import os
 import pwd
-import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 
+from free_port import free_port
+
 PASSWORD = "superuser-of-the-test"
 START_S = 60
-PORTS = range(20_000, 32_000)
 NOBODY_HAS_IT = 77
 # Where ./dev puts it, if nobody has installed it.
 UNPACKED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../build/packages/postgresql/usr")
@@ -120,7 +119,7 @@ class PostgresServer:
                        "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
                        "-out", f"{self.data}/server.crt", "-keyout", f"{self.data}/server.key")
         os.chmod(f"{self.data}/server.key", 0o600)
-        self.port = self.free_port()
+        self.port = free_port()
         with open(f"{self.data}/pg_hba.conf", "w", encoding="ascii") as file:
             file.write("local all all scram-sha-256\nhostssl all all 127.0.0.1/32 scram-sha-256\n"
                        "hostssl replication all 127.0.0.1/32 scram-sha-256\n")
@@ -128,18 +127,6 @@ class PostgresServer:
             for name, value in {**self.settings, "port": self.port, "listen_addresses": "127.0.0.1", "ssl": "on",
                                 "unix_socket_directories": self.directory}.items():
                 file.write(f"{name} = {quoted(value)}\n")
-
-    @staticmethod
-    def free_port():
-        """One below those that the system gives to whoever connects: a restart has to find it free again."""
-        for port in random.SystemRandom().sample(PORTS, 100):
-            with socket.socket() as probe:
-                try:
-                    probe.bind(("127.0.0.1", port))
-                    return port
-                except OSError:
-                    pass
-        raise AssertionError("no port is free")
 
     def control(self, *arguments, check=True):
         return self.as_server(f"{self.bin}/pg_ctl", "-D", self.data, "-w", "-t", str(START_S),

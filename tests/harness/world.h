@@ -65,6 +65,8 @@ extern const struct contract_engine contract_log_small; /* on small segments */
 #ifdef DBK_HAVE_POSTGRES
 extern const struct contract_engine contract_postgres;
 #endif
+/* The engine of that name; NULL: there is none in this build. */
+const struct contract_engine *contract_engine_named(const char *name);
 
 /* Of the log engine; 0: what its tests usually take. */
 struct contract_limits {

@@ -209,9 +209,10 @@ enum daybook_code dbk_pg_retire(struct daybook_journal *j, const char *consumer,
                                   consumer);
 }
 
-enum daybook_code dbk_pg_rewind(struct daybook_journal *j, const char *consumer,
-                                const struct daybook_operator *by, int64_t now_us,
-                                int64_t deadline_us, struct daybook_error *err)
+/* What is told a consumer, the time, who and why, and answers 0 where there is such a consumer. */
+static enum daybook_code act(struct daybook_journal *j, const char *sql, const char *consumer,
+                             const struct daybook_operator *by, int64_t now_us, int64_t deadline_us,
+                             struct daybook_error *err)
 {
     struct pg_journal *p = pg_of(j);
     struct pg_args args = {.count = 0};
@@ -221,8 +222,15 @@ enum daybook_code dbk_pg_rewind(struct daybook_journal *j, const char *consumer,
     dbk_pg_arg_bytes(&args, PG_TEXT, dbk_pg_text(consumer));
     dbk_pg_arg_now(&args, p, now_us);
     add_operator(&args, by);
-    code = once_int(p, "SELECT @.rewind_1($1,$2,$3,$4,$5)", &args, deadline_us, &answer, err);
+    code = once_int(p, sql, &args, deadline_us, &answer, err);
     return code == DAYBOOK_OK && answer != 0 ? no_consumer(consumer, err) : code;
+}
+
+enum daybook_code dbk_pg_rewind(struct daybook_journal *j, const char *consumer,
+                                const struct daybook_operator *by, int64_t now_us,
+                                int64_t deadline_us, struct daybook_error *err)
+{
+    return act(j, "SELECT @.rewind_1($1,$2,$3,$4,$5)", consumer, by, now_us, deadline_us, err);
 }
 
 enum daybook_code dbk_pg_start(struct daybook_journal *j, const char *consumer,
@@ -256,16 +264,7 @@ enum daybook_code dbk_pg_note_lift(struct daybook_journal *j, const char *consum
                                    const struct daybook_operator *by, int64_t now_us,
                                    int64_t deadline_us, struct daybook_error *err)
 {
-    struct pg_journal *p = pg_of(j);
-    struct pg_args args = {.count = 0};
-    int64_t answer = 0;
-    enum daybook_code code;
-
-    dbk_pg_arg_bytes(&args, PG_TEXT, dbk_pg_text(consumer));
-    dbk_pg_arg_now(&args, p, now_us);
-    add_operator(&args, by);
-    code = once_int(p, "SELECT @.note_lift_1($1,$2,$3,$4,$5)", &args, deadline_us, &answer, err);
-    return code == DAYBOOK_OK && answer != 0 ? no_consumer(consumer, err) : code;
+    return act(j, "SELECT @.note_lift_1($1,$2,$3,$4,$5)", consumer, by, now_us, deadline_us, err);
 }
 
 /* ---- the trail ------------------------------------------------------------------------------------------ */
