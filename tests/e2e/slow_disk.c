@@ -9,7 +9,8 @@
  *
  * DAYBOOK_TEST_CLOCK is how many seconds the machine's clock is ahead of the time, or behind it.
  */
-#define _FILE_OFFSET_BITS 64 /* as the engine is built: what is preloaded has to be called pread64 */
+/* As the engine is built: what is preloaded has to be called pread64. */
+#define _FILE_OFFSET_BITS 64
 #include <errno.h>
 #include <dlfcn.h>
 #include <fcntl.h>
