@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "event/form.h"
 #include "event/request_id.h"
@@ -29,14 +30,29 @@ static enum daybook_code check_length(struct daybook_bytes value, const char *me
     return DAYBOOK_OK;
 }
 
-static bool is_visible_ascii(struct daybook_bytes value)
+#define ONES UINT64_C(0x0101010101010101)
+#define HIGHS UINT64_C(0x8080808080808080)
+
+/* The first byte of value from `at` on that is below `least` or above '~'; value.len: there is none. Eight bytes a
+ * step, of which one that is not looked at by itself may only be taken for such a byte, never the other way round. */
+static size_t skip_ascii(struct daybook_bytes value, size_t at, unsigned char least)
 {
-    for (size_t i = 0; i < value.len; i++) {
-        if (value.data[i] <= ' ' || value.data[i] > '~') {
-            return false;
+    const uint8_t *bytes = (const uint8_t *)value.data;
+    for (; value.len - at >= 8; at += 8) {
+        uint64_t x = dbk_get_u64(bytes + at);
+        if (((x | (x - ONES * least) | (x + ONES)) & HIGHS) != 0) {
+            break;
         }
     }
-    return true;
+    while (at < value.len && bytes[at] >= least && bytes[at] <= '~') {
+        at++;
+    }
+    return at;
+}
+
+static bool is_visible_ascii(struct daybook_bytes value)
+{
+    return skip_ascii(value, 0, '!') == value.len;
 }
 
 static enum daybook_code check_request_id(struct daybook_bytes id, enum daybook_identity identity,
@@ -68,7 +84,7 @@ static enum daybook_code check_key_part(struct daybook_bytes value, const char *
         return code;
     }
     const char *end = value.data + value.len;
-    for (const char *at = value.data; at < end;) {
+    for (const char *at = value.data + skip_ascii(value, 0, ' '); at < end;) {
         unsigned n = dbk_utf8_length(at, end);
         unsigned char c = (unsigned char)at[0];
         if (n == 0) {
@@ -80,7 +96,7 @@ static enum daybook_code check_key_part(struct daybook_bytes value, const char *
                             "%s holds a control character (at its byte %zu): leave it out", member,
                             (size_t)(at - value.data));
         }
-        at += n;
+        at = value.data + skip_ascii(value, (size_t)(at - value.data) + n, ' ');
     }
     return DAYBOOK_OK;
 }

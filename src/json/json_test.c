@@ -50,6 +50,72 @@ static void expect_bytes(struct daybook_bytes json, enum daybook_code code, uint
     free(copy);
 }
 
+/* Token by token, with nothing passed over: what the quick way has to agree with. */
+static enum daybook_code check_by_tokens(struct daybook_bytes json, struct daybook_error *err)
+{
+    struct dbk_json_names names;
+    struct dbk_json scan;
+    dbk_json_names_init(&names);
+    dbk_json_init(&scan, json, &names);
+    enum dbk_json_token token = dbk_json_next(&scan);
+    if (token != DBK_JSON_OBJECT_BEGIN && token != DBK_JSON_FAULT) {
+        dbk_json_refuse(&scan, DBK_JSON_NOT_OBJECT, scan.token_begin);
+    }
+    while (token != DBK_JSON_FAULT && token != DBK_JSON_END) {
+        token = dbk_json_next(&scan);
+    }
+    dbk_json_names_release(&names);
+    return dbk_json_verdict(&scan, err);
+}
+
+static void agrees(struct daybook_bytes json)
+{
+    char *copy = exact_copy(json);
+    struct daybook_bytes exact = {copy, json.len};
+    struct daybook_error quick = {0};
+    struct daybook_error slow = {0};
+    enum daybook_code code = dbk_json_check_object(exact, &quick);
+    if (code != check_by_tokens(exact, &slow) || quick.offset != slow.offset ||
+        strcmp(quick.message, slow.message) != 0) {
+        print_error("%.*s: %s, token by token %s\n", (int)json.len, json.data, quick.message,
+                    slow.message);
+        fail();
+    }
+    free(copy);
+}
+
+/* E4: members of the usual kind are passed over quickly, and judged as token by token: every text below with
+ * each of its bytes changed to each of a few, left out, and as its end. */
+static void test_E4_the_quick_way_judges_as_the_slow_one(void **state)
+{
+    static const char *const texts[] = {
+        "{\"a\":1,\"bc\":\"more than sixteen bytes\",\"d\":{\"e\":0,\"f\":[1,{\"g\":\"h\"}]}}",
+        "{ \"a\" : 10 ,\n\t\"b\" : \"\" , \"c\":-1,\"d\":1.5e3,\"e\":true,\"f\":null }",
+        "{\"aa\":\"\\n\",\"a\\u0061\":1,\"b\":\"\xc3\xa9\",\"b\":2,\"c\":3}",
+        "{\"a\":12345678901234567890,\"a\":{\"a\":{},\"b\":[]},\"seventeen_letters\":\"x\\\\\"}"};
+    static const char bytes[] = "\"\\{}[],: 01-.eEnax\x01\x7f\x80\xc3";
+    char changed[256];
+    (void)state;
+    for (size_t t = 0; t < sizeof texts / sizeof texts[0]; t++) {
+        size_t len = strlen(texts[t]);
+        for (size_t at = 0; at <= len; at++) {
+            agrees((struct daybook_bytes){texts[t], at});
+            for (size_t b = 0; at < len && b < sizeof bytes; b++) {
+                memcpy(changed, texts[t], len);
+                changed[at] = bytes[b];
+                agrees((struct daybook_bytes){changed, len});
+                memmove(changed + at + 1, texts[t] + at, len - at);
+                agrees((struct daybook_bytes){changed, len + 1});
+            }
+            if (at < len) {
+                memcpy(changed, texts[t], at);
+                memcpy(changed + at, texts[t] + at + 1, len - at - 1);
+                agrees((struct daybook_bytes){changed, len - 1});
+            }
+        }
+    }
+}
+
 static void fine(const char *json)
 {
     expect_bytes(text(json), DAYBOOK_OK, 0);
@@ -613,6 +679,7 @@ int main(void)
         cmocka_unit_test(test_E6_strings_compare_by_code_point),
         cmocka_unit_test(test_escape_writes_json),
         cmocka_unit_test(test_E6_numbers_by_exact_decimal_value),
+        cmocka_unit_test(test_E4_the_quick_way_judges_as_the_slow_one),
         cmocka_unit_test(test_numbers_exactly_to_int64),
         cmocka_unit_test(test_walk_members),
         cmocka_unit_test(test_arrays_are_split),

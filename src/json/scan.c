@@ -362,7 +362,8 @@ static enum dbk_json_token scan_name(struct dbk_json *json, size_t at)
     }
     if (json->names != NULL) {
         struct daybook_bytes token = {json->text + at, end - at};
-        uint32_t hash = json->escaped ? dbk_json_string_hash(token) : dbk_json_plain_hash(token);
+        uint32_t hash = json->escaped ? dbk_json_string_hash(token)
+                                      : dbk_json_plain_hash(token.data + 1, token.len - 2);
         if (!dbk_json_names_add(json->names, hash, at)) {
             return fail(json, DBK_JSON_OUT_OF_MEMORY, at);
         }
@@ -458,6 +459,75 @@ enum daybook_code dbk_json_verdict(const struct dbk_json *json, struct daybook_e
     return faults[fault].code;
 }
 
+/* Behind the plain string that opens at `at`; NULL: it is not plain ASCII, or does not close. */
+static const char *plain_string_end(const char *at, const char *end)
+{
+    at = dbk_json_skip_plain(at + 1, end);
+    return at < end && *at == '"' ? at + 1 : NULL;
+}
+
+/* Behind the plain value at `at`: a string as above, or digits that are a whole number of themselves.
+ * NULL: it is of another kind. */
+static const char *plain_value_end(const char *at, const char *end)
+{
+    if (at < end && *at == '"') {
+        return plain_string_end(at, end);
+    }
+    const char *begin = at;
+    while (at < end && *at >= '0' && *at <= '9') {
+        at++;
+    }
+    if (at == begin || at == end || *at == '.' || *at == 'e' || *at == 'E' ||
+        (*begin == '0' && at - begin > 1)) {
+        return NULL;
+    }
+    return at;
+}
+
+static const char *skip_blanks(const char *at, const char *end)
+{
+    while (at < end && (*at == ' ' || *at == '\n' || *at == '\t' || *at == '\r')) {
+        at++;
+    }
+    return at;
+}
+
+/* Inside an object, a name or a comma to come: passes the members of the usual kind, of which nobody wants
+ * the tokens, and adds their names. Stops before the first that is anything else, which dbk_json_next
+ * then judges: nothing is refused here, and nothing taken that it would not take. */
+static void pass_plain_members(struct dbk_json *json)
+{
+    const char *end = json->text + json->len;
+    const char *at = json->text + json->at;
+    bool first = json->expect == EXPECT_NAME_OR_END;
+    for (;;) {
+        const char *name = at;
+        if (!first) {
+            if (name >= end || *name != ',') {
+                break;
+            }
+            name++;
+        }
+        name = skip_blanks(name, end);
+        const char *name_end = name < end && *name == '"' ? plain_string_end(name, end) : NULL;
+        const char *colon = name_end != NULL ? skip_blanks(name_end, end) : end;
+        if (colon >= end || *colon != ':') {
+            break;
+        }
+        const char *value_end = plain_value_end(skip_blanks(colon + 1, end), end);
+        if (value_end == NULL ||
+            !dbk_json_names_add(json->names,
+                                dbk_json_plain_hash(name + 1, (size_t)(name_end - name) - 2),
+                                (size_t)(name - json->text))) {
+            break;
+        }
+        at = value_end;
+        first = false;
+    }
+    json->at = (size_t)(at - json->text);
+    json->expect = first ? EXPECT_NAME_OR_END : EXPECT_COMMA_OR_END;
+}
+
 enum daybook_code dbk_json_check_object(struct daybook_bytes text, struct daybook_error *err)
 {
     struct dbk_json_names names;
@@ -469,6 +539,9 @@ enum daybook_code dbk_json_check_object(struct daybook_bytes text, struct dayboo
         dbk_json_refuse(&json, DBK_JSON_NOT_OBJECT, json.token_begin);
     }
     while (token != DBK_JSON_FAULT && token != DBK_JSON_END) {
+        if (token != DBK_JSON_NAME && json.depth > 0 && inside_object(&json)) {
+            pass_plain_members(&json);
+        }
         token = dbk_json_next(&json);
     }
     dbk_json_names_release(&names);

@@ -9,8 +9,6 @@
 #include "base/bytes.h"
 #include "json/scan.h"
 
-#define HASH_FACTOR UINT64_C(0x9e3779b97f4a7c15) /* 2^64 by the golden ratio, odd */
-
 static bool is_continuation(char c)
 {
     return ((unsigned char)c & 0xc0) == 0x80;
@@ -211,50 +209,11 @@ bool dbk_json_string_is(struct daybook_bytes token, struct daybook_bytes plain)
     return dbk_json_chars_next(&chars) < 0;
 }
 
-/* The hash takes the bytes eight at a time, the last ones filled up with zeros, and their
- * number. */
-static uint64_t mix(uint64_t hash, uint64_t word)
-{
-    hash = (hash ^ word) * HASH_FACTOR;
-    return hash ^ hash >> 32;
-}
-
-static uint32_t finish(uint64_t hash, size_t len)
-{
-    return (uint32_t)(mix(hash, len) >> 16);
-}
-
-/* Fewer than eight bytes as a little-endian word. Loads that overlap agree where they do. */
-static uint64_t short_word(const uint8_t *at, size_t n)
-{
-    if (n >= 4) {
-        return dbk_get_u32(at) | (uint64_t)dbk_get_u32(at + n - 4) << (8 * (n - 4));
-    }
-    if (n >= 2) {
-        return dbk_get_u16(at) | (uint64_t)dbk_get_u16(at + n - 2) << (8 * (n - 2));
-    }
-    return n == 1 ? at[0] : 0;
-}
-
-uint32_t dbk_json_plain_hash(struct daybook_bytes token)
-{
-    struct daybook_bytes plain = inside(token);
-    const uint8_t *at = (const uint8_t *)plain.data;
-    uint64_t hash = 0;
-    size_t left = plain.len;
-    for (; left >= 8; left -= 8, at += 8) {
-        hash = mix(hash, dbk_get_u64(at));
-    }
-    if (left > 0) {
-        hash = mix(hash, short_word(at, left));
-    }
-    return finish(hash, plain.len);
-}
-
 uint32_t dbk_json_string_hash(struct daybook_bytes token)
 {
-    if (!has_escape(inside(token))) {
-        return dbk_json_plain_hash(token);
+    struct daybook_bytes plain = inside(token);
+    if (!has_escape(plain)) {
+        return dbk_json_plain_hash(plain.data, plain.len);
     }
     struct dbk_json_chars chars;
     dbk_json_chars_init(&chars, token);
@@ -264,14 +223,14 @@ uint32_t dbk_json_string_hash(struct daybook_bytes token)
     for (int c = dbk_json_chars_next(&chars); c >= 0; c = dbk_json_chars_next(&chars)) {
         word |= (uint64_t)c << (8 * (len % 8));
         if (++len % 8 == 0) {
-            hash = mix(hash, word);
+            hash = dbk_json_hash_mix(hash, word);
             word = 0;
         }
     }
     if (len % 8 != 0) {
-        hash = mix(hash, word);
+        hash = dbk_json_hash_mix(hash, word);
     }
-    return finish(hash, len);
+    return dbk_json_hash_end(hash, len);
 }
 
 /* Output that counts on after its room is used up. */
