@@ -24,6 +24,7 @@
 
 enum {
     STEP_EVENTS = 256, /* staged under one hold of the stage lock */
+    LOOK_AHEAD = 4,    /* events whose chain in the id index is fetched ahead */
     COLLISIONS_MAX = 4 /* stored events with the hash but not the id of one event */
 };
 
@@ -67,6 +68,7 @@ enum stop {
 struct step {
     enum stop stop;
     bool staged;                /* something was */
+    bool mine;                  /* nobody was busy: the caller is now */
     bool in_flight;             /* with STOP_GROUP: another of the id is in that group */
     struct dbk_group *group;    /* referenced (blocking) */
     struct dbk_id_match stored; /* its segment is pinned */
@@ -220,7 +222,8 @@ static void attach(struct dbk_stage *stage, struct daybook_submission *submissio
 
 static void store_cursor(struct daybook_submission *submission, const struct cursor *cursor);
 
-/* [stage] Attaches a submission to what it waits for; without one the group is referenced. */
+/* [stage] Attaches a submission to what it waits for; without one the group is referenced. Who waits for a group
+ * and finds nobody busy is so from here on, and need not take the lock again to ask. */
 static void wait_for(struct dbk_log *log, const struct cursor *cursor,
                      struct daybook_submission *submission, struct dbk_stage *waits_for,
                      struct step *ret)
@@ -236,6 +239,10 @@ static void wait_for(struct dbk_log *log, const struct cursor *cursor,
     } else if (waits_for != NULL) {
         atomic_fetch_add(&waits_for->group->refs, 1);
         ret->group = waits_for->group;
+    }
+    if (waits_for != NULL) {
+        ret->mine = !log->busy;
+        log->busy = true;
     }
 }
 
@@ -298,6 +305,9 @@ static void stage_step(struct dbk_log *log, struct cursor *cursor,
         const struct daybook_event *event = &cursor->events[cursor->next];
         struct daybook_append_result *result = &cursor->results[cursor->next];
         bool forget;
+        if (i + LOOK_AHEAD < n) {
+            dbk_state_prefetch_chain(log->state, prepared[i + LOOK_AHEAD].id_hash);
+        }
         if (result->code != DAYBOOK_OK) {
             continue;
         }
@@ -454,8 +464,7 @@ enum daybook_code dbk_log_append_batch(struct daybook_journal *j,
         stage_step(log, &cursor, NULL, &step);
         enum daybook_code code = DAYBOOK_OK;
         if (step.group != NULL) {
-            atomic_fetch_add(&step.group->refs, 1);
-            code = dbk_commit_wait(log, step.group, DBK_WAIT_SYNCED, deadline_us);
+            code = dbk_commit_wait_synced(log, step.group, step.mine, deadline_us);
             bool ended = code == DAYBOOK_OK; /* else its seal may still be writing there */
             finalize(&cursor, code, ended ? step.group->cut_from : 0,
                      ended ? step.group->retained : 0);
@@ -525,40 +534,49 @@ static void store_cursor(struct daybook_submission *submission, const struct cur
     submission->private_[WORD_OUTCOME] = OUTCOME_NONE;
 }
 
-static void push_ready(struct daybook_submission *submission)
+/* Pushes the first of a list and those behind it that go to the same queue. Returns the rest. */
+static struct daybook_submission *push_run(struct daybook_submission *list)
 {
-    struct queue *queue = queue_of(submission);
-    submission->next_ = NULL;
+    struct queue *queue = queue_of(list);
     dbk_mutex_lock(&queue->lock);
     bool was_empty = queue->ready == NULL;
-    *queue->ready_tail = submission;
-    queue->ready_tail = &submission->next_;
+    while (list != NULL && queue_of(list) == queue) {
+        struct daybook_submission *submission = list;
+        list = submission->next_;
+        submission->next_ = NULL;
+        *queue->ready_tail = submission;
+        queue->ready_tail = &submission->next_;
+    }
     if (was_empty) {
         /* Under the lock: once it is released the queue may be drained and freed. */
         dbk_event_fd_set(queue->event_fd);
     }
     dbk_mutex_unlock(&queue->lock);
+    return list;
+}
+
+static void push_ready(struct daybook_submission *submission)
+{
+    submission->next_ = NULL;
+    (void)push_run(submission);
 }
 
 void dbk_submissions_end(struct daybook_submission *list, const struct dbk_group *group)
 {
-    while (list != NULL) {
-        struct daybook_submission *submission = list;
-        list = submission->next_;
-        submission->private_[WORD_OUTCOME] =
-            atomic_load(&group->done) == DBK_PHASE_FAILED ? OUTCOME_FAILED : OUTCOME_DONE;
-        submission->private_[WORD_CUT_FROM] = group->cut_from;
-        submission->private_[WORD_RETAINED] = group->retained;
-        push_ready(submission);
+    uint64_t outcome =
+        atomic_load(&group->done) == DBK_PHASE_FAILED ? OUTCOME_FAILED : OUTCOME_DONE;
+    for (struct daybook_submission *one = list; one != NULL; one = one->next_) {
+        one->private_[WORD_OUTCOME] = outcome;
+        one->private_[WORD_CUT_FROM] = group->cut_from;
+        one->private_[WORD_RETAINED] = group->retained;
     }
+    dbk_submissions_resume(list);
 }
 
 void dbk_submissions_resume(struct daybook_submission *list)
 {
     while (list != NULL) {
-        struct daybook_submission *submission = list;
-        list = submission->next_;
-        push_ready(submission);
+        list = push_run(list);
     }
 }
 
@@ -572,6 +590,14 @@ static struct cursor load_cursor(const struct daybook_submission *submission, in
                            .now_us = now_us};
 }
 
+/* What was staged is committed, by others. */
+static void commit_if_mine(struct dbk_log *log, const struct step *step)
+{
+    if (step->mine) {
+        dbk_busy_end(log);
+    }
+}
+
 void dbk_log_submit(struct daybook_journal *j, struct daybook_append_queue *queue,
                     struct daybook_submission *submission, int64_t now_us)
 {
@@ -582,7 +608,7 @@ void dbk_log_submit(struct daybook_journal *j, struct daybook_append_queue *queu
     struct cursor cursor = load_cursor(submission, now_us);
     stage_step(log, &cursor, submission, &step);
     if (step.staged || step.stop == STOP_GROUP) {
-        dbk_commit_kick(log);
+        commit_if_mine(log, &step);
     } else if (step.stop == STOP_STORED) {
         /* Reading what is stored is left to whoever drains. */
         dbk_segment_unpin(log, step.stored.place.segment_no);
@@ -607,7 +633,7 @@ static bool advance(struct dbk_log *log, struct daybook_submission *submission, 
     while (cursor.next < cursor.count) {
         stage_step(log, &cursor, submission, &step);
         if (step.staged || step.stop == STOP_GROUP) {
-            dbk_commit_kick(log);
+            commit_if_mine(log, &step);
             return false;
         }
         if (step.stop == STOP_SPACE) {
@@ -621,20 +647,24 @@ static bool advance(struct dbk_log *log, struct daybook_submission *submission, 
     return true;
 }
 
-static struct daybook_submission *take_ready(struct queue *queue)
+/* Takes at most `max`; NULL: there is nothing. */
+static struct daybook_submission *take_ready(struct queue *queue, size_t max)
 {
     dbk_mutex_lock(&queue->lock);
-    struct daybook_submission *submission = queue->ready;
-    if (submission != NULL) {
-        queue->ready = submission->next_;
-        if (queue->ready == NULL) {
-            queue->ready_tail = &queue->ready;
-        }
-    } else {
+    struct daybook_submission *list = queue->ready;
+    struct daybook_submission **end = &queue->ready;
+    for (size_t i = 0; i < max && *end != NULL; i++) {
+        end = &(*end)->next_;
+    }
+    struct daybook_submission *rest = *end;
+    *end = NULL;
+    queue->ready = rest;
+    if (list != NULL && rest == NULL) {
+        queue->ready_tail = &queue->ready;
         dbk_event_fd_clear(queue->event_fd);
     }
     dbk_mutex_unlock(&queue->lock);
-    return submission;
+    return list;
 }
 
 static size_t queue_drain(struct daybook_append_queue *q, int64_t now_us,
@@ -643,12 +673,16 @@ static size_t queue_drain(struct daybook_append_queue *q, int64_t now_us,
     struct queue *queue = (struct queue *)q;
     size_t done = 0;
     while (done < max) {
-        struct daybook_submission *submission = take_ready(queue);
-        if (submission == NULL) {
+        struct daybook_submission *list = take_ready(queue, max - done);
+        if (list == NULL) {
             break;
         }
-        if (advance(queue->log, submission, now_us)) {
-            ret_done[done++] = submission;
+        while (list != NULL) {
+            struct daybook_submission *submission = list;
+            list = submission->next_; /* it may be attached to something else in a moment */
+            if (advance(queue->log, submission, now_us)) {
+                ret_done[done++] = submission;
+            }
         }
     }
     return done;

@@ -194,7 +194,7 @@ static int write_pieces(struct dbk_log *log, int file, const struct dbk_image *i
     for (size_t at = 0; rc >= 0 && at < image->len; at += WRITE_BYTES) {
         size_t n = image->len - at < WRITE_BYTES ? image->len - at : WRITE_BYTES;
         rc = dbk_write_all(log->os, file, image->memory + at, n, at);
-        if (rc >= 0 && at + n < image->len && !dbk_fill_pause(log)) {
+        if (rc >= 0 && at + n < image->len && !dbk_work_pause(log)) {
             rc = -ECANCELED;
         }
     }

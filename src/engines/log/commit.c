@@ -753,6 +753,14 @@ static void prefetch(const struct dbk_log *log, const struct dbk_stage *stage, u
     }
 }
 
+/* [state] The second step, once the first has arrived. */
+static void prefetch_list(const struct dbk_log *log, const struct dbk_stage *stage, uint32_t i)
+{
+    if (i < stage->staged_count) {
+        dbk_state_prefetch_list(log->state, stage->staged[i].key_hash);
+    }
+}
+
 /* [state+stage] Makes the events from `first` on visible, a step of them. */
 static void publish_step(struct dbk_log *log, const struct dbk_stage *stage, uint32_t first)
 {
@@ -761,6 +769,7 @@ static void publish_step(struct dbk_log *log, const struct dbk_stage *stage, uin
     for (uint32_t i = first; i < end; i++) {
         const struct dbk_staged *staged = &stage->staged[i];
         prefetch(log, stage, i + PREFETCH_AHEAD);
+        prefetch_list(log, stage, i + PREFETCH_AHEAD / 2);
         uint64_t lsn = stage->first_lsn + staged->offset;
         struct dbk_event_meta meta = {
             .position = staged->position,
@@ -922,11 +931,43 @@ void *dbk_committer_run(void *arg)
     }
 }
 
+/* Waits until the word is beyond STAGED. */
+static enum daybook_code wait_for_phase(const struct dbk_log *log, _Atomic uint32_t *word,
+                                        int64_t deadline_us)
+{
+    for (;;) {
+        uint32_t phase = atomic_load(word);
+        if (phase == DBK_PHASE_FAILED) {
+            return DAYBOOK_BACKEND;
+        }
+        if (phase != DBK_PHASE_STAGED) {
+            return DAYBOOK_OK;
+        }
+        int64_t left = -1;
+        if (deadline_us != DAYBOOK_NO_DEADLINE) {
+            left = deadline_us - dbk_log_mono(log);
+            if (left <= 0) {
+                return DAYBOOK_TIMED_OUT;
+            }
+        }
+        dbk_futex_wait(word, phase, left);
+    }
+}
+
+enum daybook_code dbk_commit_wait_synced(struct dbk_log *log, struct dbk_group *group, bool mine,
+                                         int64_t deadline_us)
+{
+    if (mine) {
+        commit_once(log);
+        dbk_busy_end(log);
+    }
+    return wait_for_phase(log, &group->done, deadline_us);
+}
+
 enum daybook_code dbk_commit_wait(struct dbk_log *log, struct dbk_group *group,
                                   enum dbk_wait_for level, int64_t deadline_us)
 {
     _Atomic uint32_t *word = level == DBK_WAIT_WRITTEN ? &group->written : &group->done;
-    enum daybook_code code = DAYBOOK_OK;
     if (atomic_load(word) == DBK_PHASE_STAGED && dbk_busy_try(log)) {
         commit_once(log);
         dbk_busy_end(log);
@@ -934,25 +975,7 @@ enum daybook_code dbk_commit_wait(struct dbk_log *log, struct dbk_group *group,
     if (level == DBK_WAIT_WRITTEN) {
         atomic_fetch_add(&group->written_waiters, 1);
     }
-    for (;;) {
-        uint32_t phase = atomic_load(word);
-        if (phase == DBK_PHASE_FAILED) {
-            code = DAYBOOK_BACKEND;
-            break;
-        }
-        if (phase != DBK_PHASE_STAGED) {
-            break;
-        }
-        int64_t left = -1;
-        if (deadline_us != DAYBOOK_NO_DEADLINE) {
-            left = deadline_us - dbk_log_mono(log);
-            if (left <= 0) {
-                code = DAYBOOK_TIMED_OUT;
-                break;
-            }
-        }
-        dbk_futex_wait(word, phase, left);
-    }
+    enum daybook_code code = wait_for_phase(log, word, deadline_us);
     dbk_group_unref(log, group);
     return code;
 }

@@ -99,16 +99,23 @@ static bool settle_tail(struct dbk_log *log)
     return done;
 }
 
-bool dbk_fill_pause(struct dbk_log *log)
+/* Whether a segment of which this much is filled will be there in time: whole when the tail is half used. */
+static bool is_in_time(struct dbk_log *log, uint32_t filled, uint32_t bytes)
+{
+    dbk_mutex_lock(&log->stage_lock);
+    uint64_t used = log->tail_segment_bytes - log->tail_room;
+    uint64_t whole = log->tail_segment_bytes;
+    dbk_mutex_unlock(&log->stage_lock);
+    return filled * whole >= 2 * used * bytes;
+}
+
+bool dbk_fill_pause(struct dbk_log *log, uint32_t filled, uint32_t bytes)
 {
     if (!log->housekeeper_started) {
         return true;
     }
-    dbk_mutex_lock(&log->stage_lock);
-    bool soon = log->tail_room < log->tail_segment_bytes / 2;
-    dbk_mutex_unlock(&log->stage_lock);
     settle_tail(log);
-    if (!soon) {
+    if (is_in_time(log, filled, bytes)) {
         log->os->sleep_us(log->os, FILL_PAUSE_US);
     }
     return atomic_load(&log->stop) == DBK_STOP_NONE;
@@ -340,13 +347,35 @@ static bool make_room(struct dbk_log *log)
     return done;
 }
 
-bool dbk_prepare_spare(struct dbk_log *log)
+static bool wants_spare(struct dbk_log *log)
 {
-    struct dbk_spare spare;
     dbk_mutex_lock(&log->stage_lock);
     bool wanted = log->spare.file < 0 && !dbk_log_has_failed(log) && !log->read_only;
     dbk_mutex_unlock(&log->stage_lock);
-    if (!wanted) {
+    return wanted;
+}
+
+bool dbk_work_pause(struct dbk_log *log)
+{
+    struct dbk_spare spare;
+    bool full;
+    if (!log->housekeeper_started) {
+        return true;
+    }
+    /* Where room would have to be made first, that is left to the round. */
+    if (!log->append_only && log->prepare_failed_us == DAYBOOK_TIME_UNSET && wants_spare(log) &&
+        make_spare(log, next_number(log), &spare, &full) == DBK_SPACE_OK) {
+        set_space(log, DBK_SPACE_OK, &spare);
+    }
+    settle_tail(log);
+    log->os->sleep_us(log->os, FILL_PAUSE_US);
+    return atomic_load(&log->stop) == DBK_STOP_NONE;
+}
+
+bool dbk_prepare_spare(struct dbk_log *log)
+{
+    struct dbk_spare spare;
+    if (!wants_spare(log)) {
         return false;
     }
     bool full = false;

@@ -37,6 +37,22 @@ void dbk_state_prefetch_key(const struct dbk_state *state, uint64_t key_hash)
     __builtin_prefetch(&state->key_buckets[dbk_bucket(key_hash, state->key_bucket_count)], 1);
 }
 
+void dbk_state_prefetch_chain(const struct dbk_state *state, uint64_t id_hash)
+{
+    uint32_t ref = state->id_buckets[dbk_bucket(id_hash, state->id_bucket_count)];
+
+    if (ref != 0 && (ref & DBK_REF_STAGED) == 0) {
+        __builtin_prefetch(&state->slots[ref].id_hash);
+    }
+}
+
+void dbk_state_prefetch_list(const struct dbk_state *state, uint64_t key_hash)
+{
+    uint32_t key = state->key_buckets[dbk_bucket(key_hash, state->key_bucket_count)];
+
+    __builtin_prefetch(&state->keys[key], 1); /* entry 0 is nobody's */
+}
+
 void dbk_id_link(struct dbk_state *s, uint64_t id_hash, uint32_t ref)
 {
     uint32_t *bucket = &s->id_buckets[dbk_bucket(id_hash, s->id_bucket_count)];

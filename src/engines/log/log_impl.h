@@ -300,6 +300,10 @@ void dbk_group_unref(struct dbk_log *log, struct dbk_group *group);
  * else waits for the group. Takes the reference. Returns OK, BACKEND or TIMED_OUT. */
 enum daybook_code dbk_commit_wait(struct dbk_log *log, struct dbk_group *group,
                                   enum dbk_wait_for level, int64_t deadline_us);
+/* The same until the group is synced, for who was told under the stage lock whether it is busy now (`mine`: it
+ * commits inline). Keeps the reference. */
+enum daybook_code dbk_commit_wait_synced(struct dbk_log *log, struct dbk_group *group, bool mine,
+                                         int64_t deadline_us);
 /* Sees to it that what is staged is committed, without waiting. */
 void dbk_commit_kick(struct dbk_log *log);
 /* [stage] Whether max_events was lowered so far that more has to be given up than the seal of an append
@@ -535,9 +539,14 @@ int dbk_write_all(const struct dbk_os *os, int file, const void *data, size_t le
 bool dbk_prepare_spare(struct dbk_log *log);
 /* Looks how much of the disk is left: below free_disk_min appends are refused. */
 void dbk_watch_disk(struct dbk_log *log);
-/* Between two pieces of a segment that is being filled: what is due is done, and the disk is left to the
- * commits for a moment unless the segment is needed soon. False: the journal is closing. */
-bool dbk_fill_pause(struct dbk_log *log);
+/* Between two pieces of a segment that is being filled, so far `filled` of its `bytes`: what is due is done,
+ * and the disk is left to the commits for a moment unless they use up the tail faster than it is filled.
+ * False: the journal is closing. */
+bool dbk_fill_pause(struct dbk_log *log, uint32_t filled, uint32_t bytes);
+/* Between two pieces of longer work of the housekeeper: what is due is done, a segment that is needed
+ * meanwhile is prepared (or appends would wait for it behind that work), and the disk is left to the commits
+ * for a moment. False: the journal is closing. */
+bool dbk_work_pause(struct dbk_log *log);
 void *dbk_housekeeper_run(void *arg);
 
 /* ---- relocate.c -------------------------------------------------------------------------------- */

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,6 +24,7 @@
 #include "base/os.h"
 #include "engines/log/log.h"
 #include "engines/log/log_impl.h"
+#include "engines/log/segment_index.h"
 
 #define NOW_US INT64_C(1700000000000000)
 
@@ -1366,6 +1368,77 @@ static struct fixture *fixture_with_checkpoints(uint64_t ret_lsns[2])
     return f;
 }
 
+static void sleep_not(const struct dbk_os *os, int64_t us)
+{
+    (void)os;
+    (void)us;
+}
+
+/* The index of a segment takes a while, and appends do not wait behind it for the next segment. */
+static void test_a_segment_is_prepared_in_the_midst_of_other_work(void **state)
+{
+    struct fixture *f = fixture_new();
+    struct daybook_append_result result;
+    unsigned n = 0;
+    (void)state;
+    f->options.threads = DAYBOOK_LOG_INLINE;
+    f->options.segment_bytes = 4 * 1024 * 1024;
+    f->os.sleep_us = sleep_not;
+    fixture_open(f);
+    struct dbk_log *log = dbk_log_of(f->journal);
+    while (log->tail.segment_no < 2) {
+        assert_int_equal(append_bytes(f, n, n % 7, 2300, &result), DAYBOOK_OK);
+        n++;
+    }
+    assert_true(log->spare.file < 0);
+    log->housekeeper_started = true; /* played by this thread */
+    assert_true(dbk_index_round(log));
+    assert_true(log->spare.file >= 0);
+    log->housekeeper_started = false;
+    fixture_free(f);
+}
+
+static bool is_readable(const struct daybook_append_queue *queue)
+{
+    struct pollfd ready = {.fd = daybook_append_queue_fd(queue), .events = POLLIN};
+    return poll(&ready, 1, 0) == 1;
+}
+
+static void test_A6_what_a_drain_leaves_keeps_the_queue_readable(void **state)
+{
+    enum { SUBMISSIONS = 5, AT_ONCE = 2 };
+    struct fixture *f = fixture_new();
+    struct event_text texts[SUBMISSIONS];
+    struct daybook_event events[SUBMISSIONS];
+    struct daybook_append_result results[SUBMISSIONS] = {{.code = DAYBOOK_OK}};
+    struct daybook_submission submissions[SUBMISSIONS] = {{.count = 0}};
+    struct daybook_submission *done[AT_ONCE];
+    struct daybook_append_queue *queue;
+    (void)state;
+    f->options.threads = DAYBOOK_LOG_INLINE;
+    fixture_open(f);
+    assert_int_equal(daybook_append_queue_new(f->journal, &queue, NULL), DAYBOOK_OK);
+    for (unsigned i = 0; i < SUBMISSIONS; i++) {
+        events[i] = make_event(&texts[i], i, i, 100);
+        submissions[i] = (struct daybook_submission){
+            .events = &events[i], .results = &results[i], .count = 1, .user = &submissions[i]};
+        daybook_journal_submit(f->journal, queue, &submissions[i], NOW_US);
+    }
+    for (unsigned taken = 0; taken < SUBMISSIONS;) {
+        assert_true(is_readable(queue));
+        size_t count = daybook_append_queue_drain(queue, NOW_US, done, AT_ONCE);
+        assert_int_equal(count, SUBMISSIONS - taken < AT_ONCE ? SUBMISSIONS - taken : AT_ONCE);
+        for (size_t i = 0; i < count; i++, taken++) {
+            assert_ptr_equal(done[i], &submissions[taken]);
+            assert_int_equal(results[taken].code, DAYBOOK_OK);
+        }
+    }
+    assert_false(is_readable(queue));
+    assert_int_equal(daybook_append_queue_drain(queue, NOW_US, done, AT_ONCE), 0);
+    daybook_append_queue_free(queue);
+    fixture_free(f);
+}
+
 static void test_D7_a_bad_index_is_made_again(void **state)
 {
     uint64_t lsns[2] = {0, 0};
@@ -1584,6 +1657,8 @@ int main(void)
         cmocka_unit_test(test_a_prepared_segment_that_is_too_small_holds_up_nothing),
         cmocka_unit_test(test_A3_a_stored_event_larger_than_the_limits_now_in_force),
         cmocka_unit_test(test_a_full_tail_is_closed_in_the_prepared_segment),
+        cmocka_unit_test(test_a_segment_is_prepared_in_the_midst_of_other_work),
+        cmocka_unit_test(test_A6_what_a_drain_leaves_keeps_the_queue_readable),
         cmocka_unit_test(test_D7_a_bad_index_is_made_again),
         cmocka_unit_test(test_D7_a_bad_checkpoint_costs_time_and_nothing_else),
         cmocka_unit_test(test_D7_a_checkpoint_that_the_log_does_not_reach_is_refused),

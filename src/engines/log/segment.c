@@ -86,7 +86,7 @@ static int zero_fill(struct dbk_log *log, int file, uint32_t bytes)
         if (rc < 0) {
             return rc;
         }
-        if (!dbk_fill_pause(log)) {
+        if (!dbk_fill_pause(log, at + n, bytes)) {
             return -ECANCELED;
         }
         /* Little by little, so that no commit has to wait behind all of it. */

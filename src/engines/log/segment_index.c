@@ -333,7 +333,7 @@ static bool add_entry(void *user, const struct dbk_index_entry *entry)
     }
     if (maker->rc >= 0 && entry->meta.place.offset - maker->paused_at >= PAUSE_EVERY_BYTES) {
         maker->paused_at = entry->meta.place.offset;
-        maker->rc = dbk_fill_pause(maker->log) ? 0 : -ECANCELED;
+        maker->rc = dbk_work_pause(maker->log) ? 0 : -ECANCELED;
     }
     return maker->rc >= 0;
 }

@@ -71,6 +71,10 @@ struct dbk_id_match {
  * its caches, and what was fetched before a lock is not waited for under it. Reads nothing. No lock. */
 void dbk_state_prefetch_id(const struct dbk_state *state, uint64_t id_hash);
 void dbk_state_prefetch_key(const struct dbk_state *state, uint64_t key_hash);
+/* [stage] The same for what the look-up of an id meets next: the first entry of its bucket. */
+void dbk_state_prefetch_chain(const struct dbk_state *state, uint64_t id_hash);
+/* The same for the list that an event of this key is appended to. */
+void dbk_state_prefetch_list(const struct dbk_state *state, uint64_t key_hash);
 /* [stage] The next entry with this hash at or after *cursor (start with 0; opaque). No: false. */
 bool dbk_state_id_find(const struct dbk_state *state, uint64_t id_hash, uint32_t *cursor,
                        struct dbk_id_match *ret);
