@@ -22,7 +22,7 @@
 #include "play.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SLOW 17u /* a sanitizer is there for the memory, and slow */
+#define SLOW 41u /* a sanitizer is there for the memory, and slow */
 #else
 #define SLOW 3u /* the short form: every third step */
 #endif
