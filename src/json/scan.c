@@ -492,6 +492,16 @@ static const char *skip_blanks(const char *at, const char *end)
     return at;
 }
 
+/* dbk_json_names_add without a call for the usual case. */
+static inline bool add_name(struct dbk_json_names *names, uint32_t hash, size_t offset)
+{
+    if (names->count == names->room) {
+        return dbk_json_names_add(names, hash, offset);
+    }
+    names->open[names->count++] = (struct dbk_json_name){.hash = hash, .offset = (uint32_t)offset};
+    return true;
+}
+
 /* Inside an object, a name or a comma to come: passes the members of the usual kind, of which nobody wants
  * the tokens, and adds their names. Stops before the first that is anything else, which dbk_json_next
  * then judges: nothing is refused here, and nothing taken that it would not take. */
@@ -516,9 +526,8 @@ static void pass_plain_members(struct dbk_json *json)
         }
         const char *value_end = plain_value_end(skip_blanks(colon + 1, end), end);
         if (value_end == NULL ||
-            !dbk_json_names_add(json->names,
-                                dbk_json_plain_hash(name + 1, (size_t)(name_end - name) - 2),
-                                (size_t)(name - json->text))) {
+            !add_name(json->names, dbk_json_plain_hash(name + 1, (size_t)(name_end - name) - 2),
+                      (size_t)(name - json->text))) {
             break;
         }
         at = value_end;
