@@ -16,8 +16,10 @@
 #include <stdint.h>
 
 enum dbk_open_mode {
-    DBK_OPEN_READ,       /* an existing file, for reading */
-    DBK_OPEN_WRITE,      /* an existing file, for reading and writing */
+    DBK_OPEN_READ,  /* an existing file, for reading */
+    DBK_OPEN_WRITE, /* an existing file, for reading and writing */
+    DBK_OPEN_WRITE_DIRECT, /* likewise, past the page cache: memory, offset and length of each write are multiples
+                              of 4096; -EINVAL, now or from a write, where the file system cannot do that */
     DBK_OPEN_CREATE_EXCL /* a new file, for reading and writing; -EEXIST if it is there */
 };
 

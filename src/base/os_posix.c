@@ -40,6 +40,9 @@ static int posix_open(const struct dbk_os *os, const char *path, enum dbk_open_m
     case DBK_OPEN_WRITE:
         flags = O_RDWR;
         break;
+    case DBK_OPEN_WRITE_DIRECT:
+        flags = O_RDWR | O_DIRECT;
+        break;
     case DBK_OPEN_CREATE_EXCL:
         flags = O_RDWR | O_CREAT | O_EXCL;
         break;

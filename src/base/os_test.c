@@ -122,6 +122,34 @@ static void test_a_file_for_reading_takes_no_writes(void **state)
     assert_int_equal(f->os->close(f->os, file), 0);
 }
 
+/* Past the page cache only whole blocks are written; what was written is read as from any file. */
+static void test_direct_writes_are_whole_blocks(void **state)
+{
+    enum { BLOCK = 4096 };
+    static _Alignas(BLOCK) char block[BLOCK];
+    struct fixture *f = *state;
+    char back[BLOCK];
+    int plain = f->os->open(f->os, path_of(f, "a"), DBK_OPEN_CREATE_EXCL);
+
+    assert_true(plain >= 0);
+    int file = f->os->open(f->os, f->path, DBK_OPEN_WRITE_DIRECT);
+    if (file == -EINVAL) {
+        assert_int_equal(f->os->close(f->os, plain), 0);
+        skip(); /* a file system without */
+    }
+    assert_true(file >= 0);
+    memset(block, 'd', sizeof block);
+    int64_t n = f->os->pwrite(f->os, file, block, BLOCK, BLOCK);
+    if (n != -EINVAL) {
+        assert_int_equal(n, BLOCK);
+        assert_int_equal(f->os->pread(f->os, plain, back, BLOCK, BLOCK), BLOCK);
+        assert_memory_equal(back, block, BLOCK);
+        assert_int_equal(f->os->pwrite(f->os, file, block, 1, BLOCK), -EINVAL);
+    }
+    assert_int_equal(f->os->close(f->os, file), 0);
+    assert_int_equal(f->os->close(f->os, plain), 0);
+}
+
 static void test_rename_replaces(void **state)
 {
     struct fixture *f = *state;
@@ -234,6 +262,7 @@ int main(void)
         WITH_DIRECTORY(test_a_file_from_creation_to_unlink),
         WITH_DIRECTORY(test_files_are_for_their_owner_alone),
         WITH_DIRECTORY(test_a_file_for_reading_takes_no_writes),
+        WITH_DIRECTORY(test_direct_writes_are_whole_blocks),
         WITH_DIRECTORY(test_rename_replaces),
         WITH_DIRECTORY(test_list_visits_each_entry_and_stops_when_told),
         WITH_DIRECTORY(test_C8_lock_excludes_another_open),

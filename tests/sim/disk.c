@@ -70,6 +70,7 @@ struct unsynced_name {
 struct handle {
     bool open;
     bool writable;
+    bool direct; /* whole blocks only */
     bool holds_lock;
     uint32_t inode;
 };
@@ -654,7 +655,11 @@ static int sim_open(const struct dbk_os *os, const char *path, enum dbk_open_mod
     if (rc == 0 && s->inodes[inode].kind != DBK_FILE_REGULAR) {
         rc = -EISDIR;
     }
-    return (int)ended(d, rc != 0 ? rc : handle_new(s, inode, mode != DBK_OPEN_READ));
+    int file = rc != 0 ? rc : handle_new(s, inode, mode != DBK_OPEN_READ);
+    if (file >= 0) {
+        handle_get(s, file)->direct = mode == DBK_OPEN_WRITE_DIRECT;
+    }
+    return (int)ended(d, file);
 }
 
 static int sim_close(const struct dbk_os *os, int file)
@@ -710,6 +715,9 @@ static int64_t sim_pwrite(const struct dbk_os *os, int file, const void *data, s
     detail(d, offset, len);
     if (rc == 0 && !handle_get(d->store_, file)->writable) {
         rc = -EBADF;
+    }
+    if (rc == 0 && handle_get(d->store_, file)->direct && ((offset | len) % BLOCK_BYTES) != 0) {
+        rc = -EINVAL;
     }
     len -= left_out < len ? left_out : len;
     if (rc == 0 && len > 0) {

@@ -594,6 +594,8 @@ static void test_refuses_as_a_kernel_does(void **state)
     int file = os->open(os, "/d/a", DBK_OPEN_READ);
     char byte = 0;
     assert_int_equal(os->pwrite(os, file, &byte, 1, 0), -EBADF);
+    file = os->open(os, "/d/a", DBK_OPEN_WRITE_DIRECT);
+    assert_int_equal(os->pwrite(os, file, &byte, 1, 0), -EINVAL);
 }
 
 static void test_clocks_and_entropy(void **state)

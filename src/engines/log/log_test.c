@@ -1374,6 +1374,86 @@ static void sleep_not(const struct dbk_os *os, int64_t us)
     (void)us;
 }
 
+static int direct_file = -1; /* played */
+static unsigned direct_left; /* writes that it takes */
+static unsigned direct_writes;
+
+static int open_direct(const struct dbk_os *os, const char *path, enum dbk_open_mode mode)
+{
+    if (mode != DBK_OPEN_WRITE_DIRECT) {
+        return dbk_os_posix()->open(os, path, mode);
+    }
+    if (direct_left == 0) {
+        return -EINVAL;
+    }
+    direct_file = dbk_os_posix()->open(os, path, DBK_OPEN_WRITE);
+    return direct_file;
+}
+
+static int close_direct(const struct dbk_os *os, int file)
+{
+    direct_file = file == direct_file ? -1 : direct_file;
+    return dbk_os_posix()->close(os, file);
+}
+
+static int64_t pwrite_direct(const struct dbk_os *os, int file, const void *data, size_t len,
+                             uint64_t offset)
+{
+    if (file == direct_file) {
+        if (direct_left == 0) {
+            return -EINVAL;
+        }
+        direct_left--;
+        direct_writes++;
+    }
+    return dbk_os_posix()->pwrite(os, file, data, len, offset);
+}
+
+/* A segment is whole, and all zeros behind what was written, where the file system takes all, some or no direct
+ * writes. */
+static void test_a_segment_is_zeros_however_it_is_filled(void **state)
+{
+    enum { SEGMENT = 2 * 1024 * 1024, SOME = 3 };
+    static const unsigned takes[] = {1000, SOME, 0};
+    static uint8_t bytes[SEGMENT];
+    (void)state;
+    for (unsigned t = 0; t < sizeof takes / sizeof takes[0]; t++) {
+        struct fixture *f = fixture_new();
+        struct dbk_spare spare;
+        char path[DBK_LOG_PATH_MAX];
+        f->options.threads = DAYBOOK_LOG_INLINE;
+        f->options.segment_bytes = SEGMENT;
+        f->os.open = open_direct;
+        f->os.close = close_direct;
+        f->os.pwrite = pwrite_direct;
+        direct_left = takes[t];
+        direct_writes = 0;
+        fixture_open(f);
+        struct dbk_log *log = dbk_log_of(f->journal);
+        direct_left = takes[t];
+        direct_writes = 0;
+        assert_int_equal(dbk_segment_create(log, 9, &spare), 0);
+        if (takes[t] <= SOME) {
+            assert_int_equal(direct_writes, takes[t]);
+        } else {
+            assert_true(direct_writes > SOME);
+        }
+        assert_int_equal(spare.segment_bytes, SEGMENT);
+        assert_int_equal(f->os.pread(&f->os, spare.file, bytes, SEGMENT, 0), SEGMENT);
+        for (size_t i = DBK_BLOCK_BYTES; i < SEGMENT; i++) {
+            assert_int_equal(bytes[i], 0);
+        }
+        struct dbk_stat st;
+        dbk_segment_path(log, 9, ".dbl", path);
+        assert_int_equal(f->os.stat(&f->os, path, &st), 0);
+        assert_int_equal(st.size_bytes, SEGMENT);
+        assert_true(st.allocated_bytes >= SEGMENT);
+        assert_int_equal(f->os.close(&f->os, spare.file), 0);
+        assert_int_equal(f->os.unlink(&f->os, path), 0);
+        fixture_free(f);
+    }
+}
+
 /* The index of a segment takes a while, and appends do not wait behind it for the next segment. */
 static void test_a_segment_is_prepared_in_the_midst_of_other_work(void **state)
 {
@@ -1658,6 +1738,7 @@ int main(void)
         cmocka_unit_test(test_A3_a_stored_event_larger_than_the_limits_now_in_force),
         cmocka_unit_test(test_a_full_tail_is_closed_in_the_prepared_segment),
         cmocka_unit_test(test_a_segment_is_prepared_in_the_midst_of_other_work),
+        cmocka_unit_test(test_a_segment_is_zeros_however_it_is_filled),
         cmocka_unit_test(test_A6_what_a_drain_leaves_keeps_the_queue_readable),
         cmocka_unit_test(test_D7_a_bad_index_is_made_again),
         cmocka_unit_test(test_D7_a_bad_checkpoint_costs_time_and_nothing_else),

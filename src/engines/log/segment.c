@@ -18,7 +18,7 @@
 #include "base/assert.h"
 #include "base/fault.h"
 
-enum { FILL_BYTES = 256 * 1024, FILL_SYNC_EVERY = 16 };
+enum { FILL_BYTES = 256 * 1024, FILL_SYNC_BYTES = 4 * 1024 * 1024 };
 
 void dbk_segment_path(const struct dbk_log *log, uint32_t segment_no, const char *suffix, char *ret)
 {
@@ -71,27 +71,27 @@ int dbk_sync_data(const struct dbk_os *os, int file)
     return rc;
 }
 
-static int zero_fill(struct dbk_log *log, int file, uint32_t bytes)
+/* Zeros in `file` from `*at` on, which goes on as far as they were written. `syncs_every` so many bytes they are
+ * synced, where they stand in the page cache. */
+static int fill_through(struct dbk_log *log, int file, uint32_t *at, uint32_t bytes,
+                        uint32_t syncs_every)
 {
-    static const uint8_t zeros[FILL_BYTES];
-    int rc = log->os->fallocate(log->os, file, bytes);
-    if (rc < 0 && rc != -EOPNOTSUPP) {
-        return rc;
-    }
-    /* Written, not only allocated: a later overwrite then changes no metadata and fdatasync stays
-     * cheap; and what was never written reads as zeros, which is what the rule of the tail needs. */
-    for (uint32_t at = 0; at < bytes; at += FILL_BYTES) {
-        uint32_t n = bytes - at < FILL_BYTES ? bytes - at : FILL_BYTES;
-        rc = dbk_write_all(log->os, file, zeros, n, at);
+    static const _Alignas(DBK_BLOCK_BYTES) uint8_t zeros[FILL_BYTES];
+    uint32_t unsynced = 0;
+    while (*at < bytes) {
+        uint32_t n = bytes - *at < FILL_BYTES ? bytes - *at : FILL_BYTES;
+        int rc = dbk_write_all(log->os, file, zeros, n, *at);
         if (rc < 0) {
             return rc;
         }
-        if (!dbk_fill_pause(log, at + n, bytes)) {
+        *at += n;
+        unsynced += n;
+        if (!dbk_fill_pause(log, *at, bytes)) {
             return -ECANCELED;
         }
         /* Little by little, so that no commit has to wait behind all of it. */
-        if (log->housekeeper_started &&
-            (at / FILL_BYTES) % FILL_SYNC_EVERY == FILL_SYNC_EVERY - 1) {
+        if (log->housekeeper_started && unsynced >= syncs_every) {
+            unsynced = 0;
             rc = dbk_sync_data(log->os, file);
             if (rc < 0) {
                 return rc;
@@ -101,14 +101,36 @@ static int zero_fill(struct dbk_log *log, int file, uint32_t bytes)
     return 0;
 }
 
-static int fill_segment(struct dbk_log *log, int file, struct dbk_spare *spare)
+static int zero_fill(struct dbk_log *log, const char *path, int file, uint32_t bytes)
+{
+    uint32_t at = 0;
+    int rc = log->os->fallocate(log->os, file, bytes);
+    if (rc < 0 && rc != -EOPNOTSUPP) {
+        return rc;
+    }
+    /* Written, not only allocated: a later overwrite then changes no metadata and fdatasync stays
+     * cheap; and what was never written reads as zeros, which is what the rule of the tail needs.
+     * Past the page cache, where that can be done: zeros are read by nobody, take no memory and no copy, and
+     * no commit waits behind their write-back. */
+    int direct = log->os->open(log->os, path, DBK_OPEN_WRITE_DIRECT);
+    if (direct >= 0) {
+        rc = fill_through(log, direct, &at, bytes, UINT32_MAX);
+        (void)log->os->close(log->os, direct);
+    }
+    if (direct < 0 || rc == -EINVAL) {
+        rc = fill_through(log, file, &at, bytes, FILL_SYNC_BYTES);
+    }
+    return rc;
+}
+
+static int fill_segment(struct dbk_log *log, const char *path, int file, struct dbk_spare *spare)
 {
     uint8_t block[DBK_BLOCK_BYTES];
     struct dbk_segment_header header = {.segment_no = spare->segment_no,
                                         .segment_bytes = spare->segment_bytes,
                                         .created_us = log->os->realtime_us(log->os)};
     memcpy(header.uuid, log->identity.uuid, sizeof(header.uuid));
-    int rc = zero_fill(log, file, spare->segment_bytes);
+    int rc = zero_fill(log, path, file, spare->segment_bytes);
     if (rc == 0) {
         rc = log->os->random(log->os, &header.salt, sizeof(header.salt));
     }
@@ -134,7 +156,7 @@ int dbk_segment_create(struct dbk_log *log, uint32_t segment_no, struct dbk_spar
     if (spare.file < 0) {
         return spare.file;
     }
-    int rc = fill_segment(log, spare.file, &spare);
+    int rc = fill_segment(log, temporary, spare.file, &spare);
     if (rc == 0) {
         rc = log->os->rename(log->os, temporary, final);
     }
