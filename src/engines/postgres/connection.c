@@ -20,6 +20,7 @@
 #define US_PER_MS 1000
 #define POLL_MS_MAX 1000 /* the deadline is looked at this often */
 #define TCP_USER_TIMEOUT_MS "20000"
+#define PATIENCE_MS 1000 /* with an answer that the server's own time-outs should have ended */
 
 void dbk_pg_changed(struct pg_journal *p)
 {
@@ -466,22 +467,36 @@ static enum daybook_code run(struct pg_journal *p, struct pg_conn *conn, unsigne
                               : code;
 }
 
+/* When a server that is alive has answered so many statements and a commit, or has ended them. One that hangs ends
+ * nothing, and nobody waits for it for ever. */
+static int64_t patience_us(const struct pg_journal *p, unsigned count)
+{
+    int64_t longest_ms = (int64_t)(count + 1) * p->statement_timeout_ms + PATIENCE_MS;
+
+    return pg_mono_us(p) + longest_ms * US_PER_MS;
+}
+
 enum daybook_code dbk_pg_run(struct pg_journal *p, struct pg_conn *conn, unsigned ends,
                              const struct pg_step *steps, unsigned count, int64_t deadline_us,
                              PGresult **ret_results, struct daybook_error *err)
 {
     enum daybook_code code;
     PGTransactionStatusType status;
+    int64_t end_us = patience_us(p, count);
+    bool patient = end_us < deadline_us;
 
     dbk_assert(count <= PG_STEPS_MAX);
     for (unsigned i = 0; i < count; i++) {
         ret_results[i] = NULL;
     }
-    code = run(p, conn, ends, steps, count, deadline_us, ret_results, err);
+    code = run(p, conn, ends, steps, count, patient ? end_us : deadline_us, ret_results, err);
     status = PQtransactionStatus(conn->pg);
     conn->in_txn = status != PQTRANS_IDLE;
     if (code == DAYBOOK_OK) {
         return code;
+    }
+    if (code == DAYBOOK_TIMED_OUT && patient && pg_mono_us(p) >= end_us) {
+        code = dbk_fail(err, DAYBOOK_BACKEND, "PostgreSQL does not answer");
     }
     for (unsigned i = 0; i < count; i++) {
         PQclear(ret_results[i]);
@@ -495,7 +510,7 @@ enum daybook_code dbk_pg_run(struct pg_journal *p, struct pg_conn *conn, unsigne
         const struct pg_step rollback = {"ROLLBACK", NULL};
         PGresult *result = NULL;
 
-        if (run(p, conn, 0, &rollback, 1, DAYBOOK_NO_DEADLINE, &result, NULL) != DAYBOOK_OK) {
+        if (run(p, conn, 0, &rollback, 1, patience_us(p, 1), &result, NULL) != DAYBOOK_OK) {
             dbk_pg_disconnect(conn);
         }
         PQclear(result);
