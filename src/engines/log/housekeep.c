@@ -390,6 +390,28 @@ bool dbk_prepare_spare(struct dbk_log *log)
     return space == DBK_SPACE_OK;
 }
 
+/* ---- memory of the system ------------------------------------------------------------------------ */
+
+bool dbk_uncache_round(struct dbk_log *log)
+{
+    enum { KEPT = 4 }; /* the spare, the tail, and two more for ids that are used again */
+    /* Where callers keep house themselves, their time is not spent on advice. */
+    uint32_t segment_no = log->housekeeper_started ? dbk_segment_next_cached(log, KEPT) : 0;
+    if (segment_no == 0) {
+        return false;
+    }
+    dbk_mutex_lock(&log->state_lock);
+    const struct dbk_room *room = dbk_state_room(log->state);
+    uint64_t waiting = atomic_load(&room->stored) - atomic_load(&room->givable);
+    bool read_on = dbk_state_consumer_count(log->state) > 0 &&
+                   waiting > dbk_segment_events_behind(log, segment_no);
+    dbk_mutex_unlock(&log->state_lock);
+    if (!read_on) {
+        dbk_segment_uncache(log, segment_no);
+    }
+    return !read_on;
+}
+
 /* ---- a round ------------------------------------------------------------------------------------ */
 
 static bool round_of(struct dbk_log *log)
@@ -407,6 +429,7 @@ static bool round_of(struct dbk_log *log)
     }
     done = settle_tail(log) || done;
     done = dbk_index_round(log) || done;
+    done = dbk_uncache_round(log) || done;
     done = dbk_checkpoint_round(log) || done;
     done = dbk_relocate_round(log) || done;
     return trim(log) || done;

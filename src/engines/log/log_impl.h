@@ -221,6 +221,7 @@ struct dbk_log {
     uint32_t open_files;
     uint64_t use_counter;
     uint32_t trim_lowest;      /* housekeeper: named by the newest durable TRIM */
+    uint32_t uncached_to;      /* housekeeper: segments up to here have left the page cache */
     bool making_room;          /* housekeeper: max_bytes is reached */
     int64_t trail_retry_us;    /* housekeeper: a record of the trail could not be read until then */
     int64_t prepare_failed_us; /* housekeeper: monotonic; DAYBOOK_TIME_UNSET: it did not */
@@ -529,6 +530,13 @@ struct dbk_segment_use *dbk_segment_uses(struct dbk_log *log, uint32_t *ret_coun
 uint32_t dbk_segment_use_find(const struct dbk_segment_use *uses, uint32_t count,
                               uint32_t segment_no);
 void dbk_segment_leave_alone(struct dbk_log *log, uint32_t segment_no, int64_t until_us);
+/* The lowest sealed segment whose index is made and that has not left the page cache, the newest `keep` files
+ * apart; 0: none. Housekeeper. */
+uint32_t dbk_segment_next_cached(struct dbk_log *log, uint32_t keep);
+/* [state] Stored events in higher segments. */
+uint64_t dbk_segment_events_behind(struct dbk_log *log, uint32_t segment_no);
+/* Has the page cache forget a segment. Advice: cannot fail. Housekeeper. */
+void dbk_segment_uncache(struct dbk_log *log, uint32_t segment_no);
 void dbk_segments_close(struct dbk_log *log);
 /* fdatasync, repeated where a signal came between (which reports no error and loses none). */
 int dbk_sync_data(const struct dbk_os *os, int file);
@@ -547,6 +555,10 @@ bool dbk_fill_pause(struct dbk_log *log, uint32_t filled, uint32_t bytes);
  * meanwhile is prepared (or appends would wait for it behind that work), and the disk is left to the commits
  * for a moment. False: the journal is closing. */
 bool dbk_work_pause(struct dbk_log *log);
+/* The log leaves no memory of the system behind: a segment that nobody is about to read (no consumer, or no more
+ * events wait than stand in higher segments) leaves the page cache, one a call. The pages serve the segments to
+ * come, and are not taken from what others keep there. */
+bool dbk_uncache_round(struct dbk_log *log);
 void *dbk_housekeeper_run(void *arg);
 
 /* ---- relocate.c -------------------------------------------------------------------------------- */

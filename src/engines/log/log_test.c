@@ -1478,6 +1478,57 @@ static void test_a_segment_is_prepared_in_the_midst_of_other_work(void **state)
     fixture_free(f);
 }
 
+static unsigned dropped;
+
+static void drop_counted(const struct dbk_os *os, int file)
+{
+    dropped++;
+    dbk_os_posix()->drop_cache(os, file);
+}
+
+static unsigned uncache_all(struct dbk_log *log)
+{
+    dropped = 0;
+    log->housekeeper_started = true; /* played by this thread */
+    while (dbk_uncache_round(log)) {
+    }
+    log->housekeeper_started = false;
+    return dropped;
+}
+
+/* Sealed segments leave the page cache, the newest apart, each once, and none that a consumer has yet to read. */
+static void test_what_nobody_reads_leaves_the_page_cache(void **state)
+{
+    enum { SEGMENTS = 8, KEPT = 4 };
+    struct fixture *f = fixture_new();
+    struct daybook_append_result result;
+    struct daybook_batch *batch;
+    unsigned n = 0;
+    (void)state;
+    f->options.threads = DAYBOOK_LOG_INLINE;
+    f->os.drop_cache = drop_counted;
+    fixture_open(f);
+    struct dbk_log *log = dbk_log_of(f->journal);
+    while (log->tail.segment_no < SEGMENTS) {
+        assert_int_equal(append_bytes(f, n, n % 7, 2000, &result), DAYBOOK_OK);
+        keep_house(f);
+        n++;
+    }
+    uint32_t files = log->segment_count;
+    assert_int_equal(dropped, 0);
+    assert_int_equal(uncache_all(log), files - KEPT);
+    assert_int_equal(uncache_all(log), 0);
+    log->uncached_to = 0;
+    assert_int_equal(daybook_batch_new(1, 4096, 4096, &batch, NULL), DAYBOOK_OK);
+    struct daybook_claim claim = {.consumer = "ledger", .lease_ms = 1000};
+    assert_int_equal(
+        daybook_journal_claim(f->journal, &claim, NOW_US, DAYBOOK_NO_DEADLINE, batch, NULL),
+        DAYBOOK_OK);
+    daybook_batch_free(batch);
+    assert_int_equal(uncache_all(log), 0);
+    fixture_free(f);
+}
+
 static bool is_readable(const struct daybook_append_queue *queue)
 {
     struct pollfd ready = {.fd = daybook_append_queue_fd(queue), .events = POLLIN};
@@ -1739,6 +1790,7 @@ int main(void)
         cmocka_unit_test(test_a_full_tail_is_closed_in_the_prepared_segment),
         cmocka_unit_test(test_a_segment_is_prepared_in_the_midst_of_other_work),
         cmocka_unit_test(test_a_segment_is_zeros_however_it_is_filled),
+        cmocka_unit_test(test_what_nobody_reads_leaves_the_page_cache),
         cmocka_unit_test(test_A6_what_a_drain_leaves_keeps_the_queue_readable),
         cmocka_unit_test(test_D7_a_bad_index_is_made_again),
         cmocka_unit_test(test_D7_a_bad_checkpoint_costs_time_and_nothing_else),

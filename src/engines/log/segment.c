@@ -399,6 +399,46 @@ int64_t dbk_segment_read(struct dbk_log *log, struct dbk_place place, void *buf)
     return rc < 0 ? rc : (int64_t)got;
 }
 
+uint32_t dbk_segment_next_cached(struct dbk_log *log, uint32_t keep)
+{
+    uint32_t found = 0;
+    dbk_mutex_lock(&log->segments_lock);
+    for (uint32_t i = 0; i + keep < log->segment_count && found == 0; i++) {
+        const struct dbk_segment *segment = &log->segments[i];
+        if (segment->segment_no > log->uncached_to && segment->end != 0 &&
+            (segment->index_bytes != 0 || segment->no_index)) {
+            found = segment->segment_no;
+        }
+    }
+    dbk_mutex_unlock(&log->segments_lock);
+    return found;
+}
+
+uint64_t dbk_segment_events_behind(struct dbk_log *log, uint32_t segment_no)
+{
+    uint64_t events = 0;
+    dbk_mutex_lock(&log->segments_lock);
+    for (uint32_t i = 0; i < log->segment_count; i++) {
+        if (log->segments[i].segment_no > segment_no) {
+            events += dbk_state_segment_events(log->state, log->segments[i].segment_no);
+        }
+    }
+    dbk_mutex_unlock(&log->segments_lock);
+    return events;
+}
+
+void dbk_segment_uncache(struct dbk_log *log, uint32_t segment_no)
+{
+    char path[DBK_LOG_PATH_MAX];
+    dbk_segment_path(log, segment_no, ".dbl", path);
+    int file = log->os->open(log->os, path, DBK_OPEN_READ);
+    if (file >= 0) {
+        log->os->drop_cache(log->os, file);
+        (void)log->os->close(log->os, file);
+    }
+    log->uncached_to = segment_no;
+}
+
 bool dbk_segment_is_free(struct dbk_log *log, uint32_t segment_no)
 {
     dbk_mutex_lock(&log->segments_lock);
