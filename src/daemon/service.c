@@ -12,7 +12,9 @@
 
 #include "app/logline.h"
 #include "base/error.h"
+#include "journal/engine.h"
 
+#define DRAIN_SERVER_MS 800    /* the server's part of a drain beyond its budget */
 #define DRAIN_AT_ONCE 64u      /* completions taken in one go */
 #define GIVE_BACK_POLL_US 5000 /* while the journal is being closed */
 #define EXPIRY_LATE_MAX_MS 100 /* how late a deadline may be noticed */
@@ -397,6 +399,12 @@ bool dbk_service_has_failed(struct dbk_service *service, struct daybook_error *r
 size_t dbk_service_close_workers(struct dbk_service *service, uint32_t budget_ms,
                                  struct dbk_delivery_report *ret_reports)
 {
+    if (service->journal != NULL) {
+        /* Workers settle, read the backlog and report within a second of their budget (T1, T2): one that asks a server
+         * that hangs is answered before that second is over, and says truly what it does not know. */
+        dbk_journal_hurry(service->journal, daybook_journal_monotonic_us(service->journal) +
+                                                ((int64_t)budget_ms + DRAIN_SERVER_MS) * 1000);
+    }
     return dbk_delivery_stop(service->delivery, budget_ms, ret_reports);
 }
 

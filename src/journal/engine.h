@@ -97,6 +97,8 @@ struct dbk_engine_ops {
     void (*wait)(struct daybook_journal *j, uint32_t seen, int64_t deadline_us);
     void (*wake)(struct daybook_journal *j);
     int64_t (*monotonic_us)(struct daybook_journal *j);
+    /* See dbk_journal_hurry. NULL: this engine waits for no server. */
+    void (*hurry)(struct daybook_journal *j, int64_t until_us);
     enum daybook_code (*close)(struct daybook_journal *j, struct daybook_error *err);
 };
 
@@ -130,6 +132,11 @@ enum daybook_code dbk_journal_newest_acknowledged(struct daybook_journal *journa
                                                   const char *consumer, int64_t now_us,
                                                   struct daybook_batch *batch,
                                                   struct daybook_error *err);
+
+/* The journal will be closed: from `until_us` on (of daybook_journal_monotonic_us) no operation waits for a server any
+ * more, whatever its own deadline; what is under way then is answered TIMED_OUT. An engine without a server does nothing.
+ * Threads: any. */
+void dbk_journal_hurry(struct daybook_journal *journal, int64_t until_us);
 
 /* What an engine may put into a batch beside the names and the record of each event. */
 #define DBK_BATCH_BESIDE_BYTES 64u

@@ -843,6 +843,13 @@ void daybook_journal_wake(struct daybook_journal *journal)
     }
 }
 
+void dbk_journal_hurry(struct daybook_journal *journal, int64_t until_us)
+{
+    if (journal != NULL && journal->ops->hurry != NULL) {
+        journal->ops->hurry(journal, until_us);
+    }
+}
+
 int64_t daybook_journal_monotonic_us(struct daybook_journal *journal)
 {
     return journal != NULL ? journal->ops->monotonic_us(journal) : 0;

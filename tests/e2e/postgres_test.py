@@ -207,13 +207,21 @@ def test_what_operators_do():
 
 
 class Producer:
-    """Sends events one after the other, each again until it is answered; what was answered is kept."""
+    """Sends events one after the other, each again until it is answered; what was answered is kept. Ends with the block that it
+    is the context of, and holds up no end of a test that failed."""
 
     def __init__(self, d, prefix, keys=8):
         self.d, self.prefix, self.keys = d, prefix, keys
         self.answered, self.refused, self.stop = [], 0, threading.Event()
         self.thread = threading.Thread(target=self.run, daemon=True)  # a test that fails ends all the same
         self.thread.start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop.set()
+        self.thread.join(10)
 
     def run(self):
         number = 0
@@ -253,40 +261,40 @@ def settled(d):
 
 def test_the_server_is_restarted():
     with Database() as database, served(database) as d:
-        producer = Producer(d, "restart")
-        for mode in ("fast", "immediate"):
-            before = len(producer.answered)
-            until("events are answered", lambda n=before: len(producer.answered) > n + 50)
-            database.server.restart(mode)
-            before = len(producer.answered)
-            until("they are again", lambda n=before: len(producer.answered) > n + 20)
-        database.server.stop()
-        until("a load balancer is told", lambda: d.get("/readyz")[0] == 503)
-        assert d.get("/readyz")[2]["code"] == "journal_failed" and d.get("/healthz")[0] == 200
-        assert d.get("/v1/stats")[0] in (200, 503) and d.get("/metrics")[0] in (200, 503)
-        database.server.start()
-        until("and told again", lambda: d.get("/readyz")[0] == 200)
-        answered = producer.end()
-        settled(d)
-        check_ledger(d, answered)
-        assert d.consumer()["quarantined"] == 0
-        assert "answers again" in d.log()
-        status, took = d.stop()
-        assert status == 0, d.log()
-        dp.promise("three restarts of the server under load: every answered event once, in order; the daemon stays",
-                   f"{len(answered)} answered, {producer.refused} refused or unknown meanwhile and repeated; stopped in {took:.2f} s")
+        with Producer(d, "restart") as producer:
+            for mode in ("fast", "immediate"):
+                before = len(producer.answered)
+                until("events are answered", lambda n=before: len(producer.answered) > n + 50)
+                database.server.restart(mode)
+                before = len(producer.answered)
+                until("they are again", lambda n=before: len(producer.answered) > n + 20)
+            database.server.stop()
+            until("a load balancer is told", lambda: d.get("/readyz")[0] == 503)
+            assert d.get("/readyz")[2]["code"] == "journal_failed" and d.get("/healthz")[0] == 200
+            assert d.get("/v1/stats")[0] in (200, 503) and d.get("/metrics")[0] in (200, 503)
+            database.server.start()
+            until("and told again", lambda: d.get("/readyz")[0] == 200)
+            answered = producer.end()
+            settled(d)
+            check_ledger(d, answered)
+            assert d.consumer()["quarantined"] == 0
+            assert "answers again" in d.log()
+            status, took = d.stop()
+            assert status == 0, d.log()
+            dp.promise("three restarts of the server under load: every answered event once, in order; the daemon stays",
+                       f"{len(answered)} answered, {producer.refused} refused or unknown meanwhile and repeated; stopped in {took:.2f} s")
 
 
 def test_kill_9_of_the_daemon():
     with Database() as database, served(database) as d:
         answered = []
         for number in range(4):
-            producer = Producer(d, f"kill{number}")
-            until("events are answered", lambda p=producer: len(p.answered) > 100)
-            d.kill(signal.SIGKILL)
-            d.wait()
-            answered += producer.end()
-            d.start()
+            with Producer(d, f"kill{number}") as producer:
+                until("events are answered", lambda p=producer: len(p.answered) > 100)
+                d.kill(signal.SIGKILL)
+                d.wait()
+                answered += producer.end()
+                d.start()
         settled(d)
         check_ledger(d, answered)
         assert d.consumer()["quarantined"] == 0
@@ -336,7 +344,10 @@ def test_a_server_that_hangs():
             quick = time.monotonic() - begin
             assert quick < 1, quick
             status, stopped = d.stop(seconds=30)
-            assert status in (0, 1) and stopped < 8, (status, stopped, d.log())
+            # T1, T2, T5: within its bound of 6 s by itself, not by the watchdog; what only the server knows is unknown.
+            assert status == 0 and stopped < 6, (status, stopped, d.log())
+            drain = [line for line in d.log().splitlines() if " drain " in line]
+            assert len(drain) == 1 and "drained=unknown" in drain[0] and "undelivered=unknown" in drain[0], drain
         finally:
             every_process(database.server, signal.SIGCONT)
         d.start()
@@ -344,7 +355,7 @@ def test_a_server_that_hangs():
         settled(d)
         assert {row[0] for row in d.rows()} == {"before", "hung"}
         dp.promise("a database that hangs: an append is answered within 4 s at an operation_timeout of 2 s, health at once, a stop "
-                   "ends within 8 s at a bound of 6 s and a second",
+                   "ends by itself within its bound of 6 s and says that it does not know what waits",
                    f"answered after {took:.2f} s, health and readiness after {quick:.3f} s, stopped after {stopped:.2f} s with {status}")
 
 
@@ -358,10 +369,10 @@ def test_backends_that_hang_are_left():
         for pid in pids:
             os.kill(int(pid), signal.SIGSTOP)
         begin = time.monotonic()
-        producer = Producer(d, "hung")
         try:
-            until("events are answered again", lambda: len(producer.answered) > 30, 100)
-            answered = producer.end()
+            with Producer(d, "hung") as producer:
+                until("events are answered again", lambda: len(producer.answered) > 30, 100)
+                answered = producer.end()
             settled(d)
             took = time.monotonic() - begin
             check_ledger(d, answered)
@@ -374,22 +385,22 @@ def test_backends_that_hang_are_left():
 
 def test_connections_are_ended_and_all_in_use():
     with Database(max_connections="24", superuser_reserved_connections="3") as database, served(database) as d:
-        producer = Producer(d, "ended")
-        for _ in range(3):
+        with Producer(d, "ended") as producer:
+            for _ in range(3):
+                before = len(producer.answered)
+                until("events are answered", lambda n=before: len(producer.answered) > n + 30, 60)
+                assert database.terminate() > 0
+            hogs = [subprocess.Popen([f"{database.server.bin}/psql", "-XAtq", "-c", "SELECT pg_sleep(6)"],
+                                     stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                     env=database.server.psql_environment(database.dsn())) for _ in range(24)]
+            database.terminate()
+            for hog in hogs:
+                hog.wait()
             before = len(producer.answered)
-            until("events are answered", lambda n=before: len(producer.answered) > n + 30)
-            assert database.terminate() > 0
-        hogs = [subprocess.Popen([f"{database.server.bin}/psql", "-XAtq", "-c", "SELECT pg_sleep(6)"],
-                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                 env=database.server.psql_environment(database.dsn())) for _ in range(24)]
-        database.terminate()
-        for hog in hogs:
-            hog.wait()
-        before = len(producer.answered)
-        until("events are answered", lambda: len(producer.answered) > before + 30, 120)
-        answered = producer.end()
-        settled(d)
-        check_ledger(d, answered)
+            until("events are answered", lambda: len(producer.answered) > before + 30, 120)
+            answered = producer.end()
+            settled(d)
+            check_ledger(d, answered)
 
 
 def test_read_only_by_default_changes_nothing():
@@ -415,9 +426,9 @@ def test_a_clock_that_is_two_minutes_off_changes_nothing():
             wrong.slow_disk = SLOW_DISK
             with wrong as d:
                 d.start()
-                producers = [Producer(right, f"right{offset}"), Producer(d, f"wrong{offset}")]
-                until("both are answered", lambda: all(len(p.answered) > 150 for p in producers))
-                answered = [e for p in producers for e in p.end()]
+                with Producer(right, f"right{offset}") as one, Producer(d, f"wrong{offset}") as other:
+                    until("both are answered", lambda p=one, q=other: min(len(p.answered), len(q.answered)) > 150)
+                    answered = one.end() + other.end()
                 settled(d)
                 check_ledger(right, answered)
                 assert d.consumer()["quarantined"] == 0

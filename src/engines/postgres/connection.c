@@ -18,7 +18,7 @@
 
 #define SQL_MAX 8192u
 #define US_PER_MS 1000
-#define POLL_MS_MAX 1000 /* the deadline is looked at this often */
+#define POLL_MS_MAX 250 /* whether the journal is to be closed is looked at this often */
 #define TCP_USER_TIMEOUT_MS "20000"
 #define PATIENCE_MS 1000 /* with an answer that the server's own time-outs should have ended */
 
@@ -30,22 +30,24 @@ void dbk_pg_changed(struct pg_journal *p)
 
 /* ---- waiting ------------------------------------------------------------------------------------ */
 
+static int64_t earlier(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
 /* Waits until the socket is ready for `events`. False: the deadline has come. */
 static bool wait_socket(const struct pg_journal *p, PGconn *pg, short events, int64_t deadline_us)
 {
     struct pollfd fd = {.fd = PQsocket(pg), .events = events};
 
     for (;;) {
+        int64_t left_us = earlier(deadline_us, atomic_load(&p->until_us)) - pg_mono_us(p);
         int64_t left_ms = POLL_MS_MAX;
 
-        if (deadline_us != DAYBOOK_NO_DEADLINE) {
-            int64_t left_us = deadline_us - pg_mono_us(p);
-
-            if (left_us <= 0) {
-                return false;
-            }
-            left_ms = left_us / US_PER_MS + 1 < left_ms ? left_us / US_PER_MS + 1 : left_ms;
+        if (left_us <= 0) {
+            return false;
         }
+        left_ms = earlier(left_us / US_PER_MS + 1, left_ms);
         if (poll(&fd, 1, (int)left_ms) != 0) {
             return true; /* errors show when the socket is read */
         }
@@ -131,7 +133,7 @@ enum daybook_code dbk_pg_connect(struct pg_journal *p, struct pg_conn *conn, int
     if (conn->pg != NULL) {
         return DAYBOOK_OK;
     }
-    until_us = deadline_us < until_us ? deadline_us : until_us;
+    until_us = earlier(deadline_us, until_us);
     conn->pg = PQconnectStartParams(keys, values, 1);
     if (conn->pg == NULL) {
         return dbk_fail(err, DAYBOOK_BACKEND, "no memory for a connection to PostgreSQL");

@@ -77,6 +77,7 @@ struct pg_journal {
     struct pg_pool query;
     struct pg_appenders *appenders;
     _Atomic uint32_t changes;
+    _Atomic int64_t until_us; /* nothing waits for the server any longer (dbk_journal_hurry) */
 
     struct dbk_mutex mutex; /* guards what follows */
     struct pg_local consumers[DAYBOOK_CONSUMERS_MAX];
@@ -152,7 +153,9 @@ struct pg_step {
     const struct pg_args *args; /* NULL: none */
 };
 
-/* Sends steps and reads what they return. With BEGIN it opens the transaction, with COMMIT it ends it.
+/* Sends steps and reads what they return. With BEGIN it opens the transaction, with COMMIT it ends it. Whatever the
+ * deadline, it waits no longer than the server may take (statement_timeout) and a little: a server that hangs keeps no
+ * time-out of its own. BACKEND then.
  * @param ret_results `count` entries; owned on success, NULL on failure.
  * Returns OK; PG_AGAIN (rolled back: deadlock or serialisation); BACKEND, TIMED_OUT (rolled back, or the connection
  * is lost: unknown if COMMIT was among them); after a failure no transaction is open. */

@@ -50,6 +50,11 @@ static void pg_wake(struct daybook_journal *j)
     dbk_pg_changed(pg_of(j));
 }
 
+static void pg_hurry(struct daybook_journal *j, int64_t until_us)
+{
+    atomic_store(&pg_of(j)->until_us, until_us);
+}
+
 static int64_t pg_monotonic_us(struct daybook_journal *j)
 {
     return pg_mono_us(pg_of(j));
@@ -104,6 +109,7 @@ static const struct dbk_engine_ops pg_ops = {
     .wait = pg_wait,
     .wake = pg_wake,
     .monotonic_us = pg_monotonic_us,
+    .hurry = pg_hurry,
     .close = pg_close,
 };
 
@@ -185,6 +191,7 @@ static enum daybook_code new_handle(const struct daybook_postgres_options *o,
     p->lock_timeout_ms = or_else(o->lock_timeout_ms, LOCK_TIMEOUT_MS);
     p->row_version = PG_ROW_VERSION;
     p->trusted_us = DAYBOOK_TIME_UNSET;
+    atomic_store(&p->until_us, DAYBOOK_NO_DEADLINE);
     dbk_mutex_init(&p->mutex, DBK_RANK_STATE);
     slot = first_slot(p);
     dbk_pg_pool_init(&p->delivery, or_else(o->delivery_connections, DELIVERY_CONNECTIONS),
