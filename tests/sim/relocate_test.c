@@ -180,6 +180,40 @@ static void test_P1_one_old_event_pins_nothing(void **state)
     assert_int_equal(deliver_but(f, 0), 1);
 }
 
+/* A long life of which every twentieth event stays undelivered: at the end of each of its rounds the files
+ * take at most four times what is stored, beside what every journal has: the tail, the prepared segment, the log
+ * since the older checkpoint and the checkpoints. */
+static void test_P1_files_take_at_most_four_times_what_is_stored(void **state)
+{
+    enum { ROUNDS = 100, EVENTS = 40, KEEP = 20, BESIDE = 4 * SMALL_SEGMENT_BYTES };
+    struct small *f = *state;
+    uint64_t most = 0;
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        append(f, EVENTS);
+        (void)deliver_but(f, KEEP);
+        live(f, 3 * RETAIN_US / SECOND_US);
+        struct daybook_journal_stats figures = small_figures(f);
+        assert_int_equal(figures.stored_events, (i + 1) * EVENTS / KEEP);
+        uint64_t bound = 4 * figures.stored_bytes + BESIDE;
+        most = figures.file_bytes > most ? figures.file_bytes : most;
+        if (figures.file_bytes > bound) {
+            fail_msg("round %u: %llu bytes of files, %llu stored", i,
+                     (unsigned long long)figures.file_bytes,
+                     (unsigned long long)figures.stored_bytes);
+        }
+    }
+    print_message("# at most %llu bytes of files at %llu stored\n", (unsigned long long)most,
+                  (unsigned long long)small_figures(f).stored_bytes);
+    assert_stored(f, KEEP);
+    crash(f, SIM_KEEP_NOTHING);
+    assert_stored(f, KEEP);
+    assert_sound(f);
+    small_pass_time(f, 3600 * SECOND_US);
+    assert_int_equal(deliver_but(f, 0), ROUNDS * EVENTS / KEEP);
+    live(f, 400);
+    assert_true(small_figures(f).file_bytes <= BESIDE);
+}
+
 static void test_K4_the_words_of_a_quarantine_and_the_trail_move_along(void **state)
 {
     struct small *f = *state;
@@ -293,6 +327,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_P1_one_old_event_pins_nothing),
+        TEST(test_P1_files_take_at_most_four_times_what_is_stored),
         TEST(test_K1_a_backup_of_what_only_a_checkpoint_tells),
         TEST(test_K4_the_words_of_a_quarantine_and_the_trail_move_along),
         cmocka_unit_test(test_D1_D5_cut_at_any_step_nothing_is_lost_and_nothing_comes_back),
