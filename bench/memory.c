@@ -78,7 +78,7 @@ static double apart(const struct bench *bench, const struct job *job,
 
 void bench_memory(struct bench *bench)
 {
-    static const double allowed = 120;
+    static const double allowed = 100;
     uint64_t events = bench->length == BENCH_QUICK ? 20000 : 1000000;
     struct job few = {"few-keys", events, FEW_KEYS};
     struct job own = {"own-keys", events, events};
