@@ -158,7 +158,7 @@ static void test_P1_what_is_needed_is_copied_and_the_segments_go(void **state)
     live(f, 400);
     assert_int_equal(small_figures(f).stored_events, 10);
     assert_stored(f, 40);
-    print_message("file bytes %llu -> %llu\n", (unsigned long long)before,
+    print_message("# file bytes %llu -> %llu\n", (unsigned long long)before,
                   (unsigned long long)small_figures(f).file_bytes);
     assert_sound(f);
     crash(f, SIM_KEEP_NOTHING);
