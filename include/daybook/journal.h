@@ -300,6 +300,10 @@ struct daybook_journal_stats {
      * tried again (C7). */
     uint64_t read_errors;
     int64_t read_error_at_us; /**< the caller's clock of the newest; DAYBOOK_TIME_UNSET: none */
+    /** Helper files that the opening found damaged and did without; they are made again. No event rests on
+     * them, but something changes bytes on this disk. */
+    uint64_t bad_checkpoints;
+    uint64_t bad_indexes;
     uint64_t oldest_position; /**< 0: nothing stored */
     uint64_t newest_position;
     uint32_t consumers;

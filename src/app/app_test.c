@@ -59,6 +59,8 @@ static void test_metrics_page(void **state)
                                             .bytes_max = 13,
                                             .undeliverable_total = 2,
                                             .read_errors = 4,
+                                            .bad_checkpoints = 21,
+                                            .bad_indexes = 22,
                                             .dedupe_window_us = 1500000};
     journal.commit_us.count = 3;
     journal.commit_us.sum = 300;
@@ -136,6 +138,8 @@ static void test_metrics_page(void **state)
         "\ndaybook_sink_writes_total{sink=\"ledger\",outcome=\"unknown\"} 2\n",
         "\ndaybook_sink_writes_total{sink=\"ledger\",outcome=\"unavailable\"} 0\n",
         "\ndaybook_read_errors_total{journal=\"main\"} 4\n",
+        "\ndaybook_bad_checkpoints_total{journal=\"main\"} 21\n",
+        "\ndaybook_bad_indexes_total{journal=\"main\"} 22\n",
         "\ndaybook_journal_repaired{journal=\"main\"} 1\n",
         "\ndaybook_held_bytes{journal=\"main\",consumer=\"billing\"} 900\n",
         "\ndaybook_newer_version_events{journal=\"main\",consumer=\"billing\"} 6\n",

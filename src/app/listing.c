@@ -189,6 +189,8 @@ void dbk_journal_json(struct dbk_text *text, const struct daybook_journal_stats 
                  {"segment_files", stats->segment_files},
                  {"undeliverable_events", stats->undeliverable_events},
                  {"read_errors", stats->read_errors},
+                 {"bad_checkpoints", stats->bad_checkpoints},
+                 {"bad_indexes", stats->bad_indexes},
                  {"groups", stats->groups},
                  {"syncs", stats->syncs}},
       counters[] = {{"accepted", stats->accepted},   {"pruned", stats->pruned},

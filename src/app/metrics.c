@@ -195,6 +195,12 @@ static void write_journal(struct dbk_text *text, const struct daybook_journal_st
     head(text, "daybook_read_errors_total", "counter",
          "Reads of stored events that failed; their keys wait and are tried again.");
     value(text, "daybook_read_errors_total", JOURNAL, j->read_errors);
+    head(text, "daybook_bad_checkpoints_total", "counter",
+         "Checkpoints that the opening found damaged; new ones are made.");
+    value(text, "daybook_bad_checkpoints_total", JOURNAL, j->bad_checkpoints);
+    head(text, "daybook_bad_indexes_total", "counter",
+         "Segment indexes that the opening found damaged; they are made again.");
+    value(text, "daybook_bad_indexes_total", JOURNAL, j->bad_indexes);
     head(text, "daybook_journal_failed", "gauge", "1 while the journal waits to be reopened.");
     value(text, "daybook_journal_failed", JOURNAL, j->state == DAYBOOK_JOURNAL_FAILED ? 1 : 0);
     head(text, "daybook_commit_seconds", "histogram", "Write and sync of a commit group.");

@@ -37,8 +37,8 @@ static void test_W5b_P1_an_outage_of_a_month_takes_a_bounded_part_of_the_disk(vo
             first_day = most;
         }
     }
-    print_message("# at most %llu bytes of files, on the first day %llu\n", (unsigned long long)most,
-                  (unsigned long long)first_day);
+    print_message("# at most %llu bytes of files, on the first day %llu\n",
+                  (unsigned long long)most, (unsigned long long)first_day);
     assert_true(most <= first_day + 8u * 1024 * 1024);
     assert_int_equal(backlog(b).quarantined, 0);
     b->sinks[0]->away = false;

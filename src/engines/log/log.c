@@ -182,6 +182,8 @@ static enum daybook_code log_stats(struct daybook_journal *j, int64_t now_us,
     ret->undeliverable_total = stats.damaged_ever;
     ret->read_errors = atomic_load(&log->read_errors);
     ret->read_error_at_us = atomic_load(&log->read_error_at_us);
+    ret->bad_checkpoints = atomic_load(&log->checkpoints.bad_checkpoints);
+    ret->bad_indexes = atomic_load(&log->checkpoints.bad_indexes);
     ret->oldest_position = stats.oldest_position;
     ret->newest_position = stats.newest_position;
     ret->groups = atomic_load(&log->groups);

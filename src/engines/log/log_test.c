@@ -1570,6 +1570,15 @@ static void test_A6_what_a_drain_leaves_keeps_the_queue_readable(void **state)
     fixture_free(f);
 }
 
+/* S5's neighbours in the figures: helper files that this opening found damaged. */
+static void bad_files_are(struct fixture *f, uint64_t checkpoints, uint64_t indexes)
+{
+    struct daybook_journal_stats stats;
+    assert_int_equal(daybook_journal_stats(f->journal, NOW_US, &stats, &f->err), DAYBOOK_OK);
+    assert_int_equal(stats.bad_checkpoints, checkpoints);
+    assert_int_equal(stats.bad_indexes, indexes);
+}
+
 static void test_D7_a_bad_index_is_made_again(void **state)
 {
     uint64_t lsns[2] = {0, 0};
@@ -1589,6 +1598,7 @@ static void test_D7_a_bad_index_is_made_again(void **state)
     opening = dbk_log_opening(f->journal);
     assert_int_equal(opening.resumed_lsn, lsns[0]);
     assert_int_equal(opening.bad_indexes, 1);
+    bad_files_are(f, 0, 1);
     keep_house(f);
     dbk_log_abandon(f->journal);
     assert_int_equal(dbk_log_verify(f->path, &f->os, count_finding, &findings, &report, &f->err),
@@ -1598,6 +1608,7 @@ static void test_D7_a_bad_index_is_made_again(void **state)
     fixture_open(f);
     same_as_the_whole_log(f);
     assert_int_equal(dbk_log_opening(f->journal).bad_indexes, 0);
+    bad_files_are(f, 0, 0);
     keep_house(f);
     assert_int_equal(access(path, R_OK), 0);
     fixture_free(f);
@@ -1632,6 +1643,7 @@ static void test_D7_a_bad_checkpoint_costs_time_and_nothing_else(void **state)
     fixture_open(f);
     assert_int_equal(dbk_log_opening(f->journal).resumed_lsn, 0);
     assert_int_equal(dbk_log_opening(f->journal).bad_checkpoints, 2);
+    bad_files_are(f, 2, 0);
     same_as_the_whole_log(f);
     /* Two good ones, and the bad ones are gone. */
     (void)checkpoint(f, 500);
