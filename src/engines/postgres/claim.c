@@ -100,6 +100,7 @@ struct walk {
     const struct daybook_claim *claim;
     struct daybook_batch *batch;
     int64_t now_us;
+    bool back; /* the clock has gone back: leases are looked at one by one */
     int32_t consumer;
     PGresult *rows; /* the first one is about the claim */
     struct lane *lanes;
@@ -279,7 +280,7 @@ static bool room_for(struct walk *w, int64_t rows)
 }
 
 static enum daybook_code fetch_rows(struct walk *w, struct pg_conn *conn, const struct fetch *f,
-                                    unsigned ends, bool back, int64_t now_us, int64_t deadline_us,
+                                    unsigned ends, int64_t now_us, int64_t deadline_us,
                                     struct daybook_error *err)
 {
     struct pg_args args = {.count = 0};
@@ -292,7 +293,7 @@ static enum daybook_code fetch_rows(struct walk *w, struct pg_conn *conn, const 
     dbk_pg_arg_int(&args, PG_INT4, f->per_lane);
     dbk_pg_arg_int(&args, PG_INT8, f->bytes);
     dbk_pg_arg_int(&args, PG_INT4, PG_ROW_VERSION);
-    dbk_pg_arg_int(&args, PG_BOOL, back);
+    dbk_pg_arg_int(&args, PG_BOOL, w->back);
     PQclear(w->rows);
     w->rows = NULL;
     return dbk_pg_run(w->journal, conn, ends, &step, 1, deadline_us, &w->rows, err);
@@ -316,11 +317,11 @@ static enum daybook_code choose(struct walk *w, struct pg_conn *conn, int64_t no
                       .per_lane =
                           claim->key_run < claim->events_max ? claim->key_run : claim->events_max,
                       .bytes = (int64_t)claim->bytes_max + 1};
-    bool back = clock_went_back(w->journal, dbk_pg_now(w->journal, now_us));
 
+    w->back = clock_went_back(w->journal, dbk_pg_now(w->journal, now_us));
     for (unsigned round = 0;; round++) {
         enum daybook_code code =
-            fetch_rows(w, conn, &f, round == 0 ? PG_BEGIN : 0, back, now_us, deadline_us, err);
+            fetch_rows(w, conn, &f, round == 0 ? PG_BEGIN : 0, now_us, deadline_us, err);
 
         if (code != DAYBOOK_OK) {
             return code;
@@ -373,6 +374,7 @@ static void fill_hand_outs(struct walk *w, int64_t expires_us, struct hand_out_a
     dbk_pg_arg_array(&h->args, &h->attempt);
     dbk_pg_arg_array(&h->args, &h->hand_outs);
     dbk_pg_arg_array(&h->args, &h->lanes);
+    dbk_pg_arg_int(&h->args, PG_BOOL, w->back);
 }
 
 static void release_hand_outs(struct hand_out_args *h)
@@ -419,7 +421,7 @@ static enum daybook_code write_claim(struct walk *w, struct pg_conn *conn, int64
     if (w->batch->count > 0) {
         fill_hand_outs(w, expires_us, &h);
         steps[count++] =
-            (struct pg_step){"SELECT * FROM @.hand_out_1($1,$2,$3,$4,$5,$6,$7,$8)", &h.args};
+            (struct pg_step){"SELECT * FROM @.hand_out_1($1,$2,$3,$4,$5,$6,$7,$8,$9)", &h.args};
     }
     if (code == DAYBOOK_OK) {
         code = dbk_pg_run(w->journal, conn, PG_COMMIT, steps, count, deadline_us, results, err);

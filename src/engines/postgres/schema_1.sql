@@ -710,9 +710,10 @@ BEGIN
 END
 $fn$;
 
--- Writes hand-outs, in order of position; returns their tokens. p_lanes: their keys, each once.
+-- Writes hand-outs, in order of position; returns their tokens. p_lanes: their keys, each once. A lane that claim_1 chose
+-- has no lease that is live, and none that ends later than these; p_back: it may have (as in claim_1).
 CREATE FUNCTION @.hand_out_1(p_consumer integer, p_now bigint, p_expires bigint, p_pos bigint[], p_keys bigint[],
-                             p_attempt integer[], p_hand_outs integer[], p_lanes bigint[])
+                             p_attempt integer[], p_hand_outs integer[], p_lanes bigint[], p_back boolean)
 RETURNS TABLE (o_token bigint) LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET enable_bitmapscan = off SET enable_material = off SET plan_cache_mode = force_generic_plan AS $fn$
@@ -727,12 +728,16 @@ BEGIN
     ON CONFLICT (pos, consumer_id) DO UPDATE
        SET handed = true, refunded = false, attempt = excluded.attempt, hand_outs = excluded.hand_outs, token = excluded.token,
            lease_granted = excluded.lease_granted, lease_expires = excluded.lease_expires;
-    UPDATE @.lane l
-       SET lease_until = (SELECT max(m.lease_expires) FROM @.mark m WHERE m.consumer_id = p_consumer
-                             AND m.key_id = l.key_id AND m.lease_expires IS NOT NULL),
-           lease_granted = (SELECT max(m.lease_granted) FROM @.mark m WHERE m.consumer_id = p_consumer
-                               AND m.key_id = l.key_id AND m.lease_expires IS NOT NULL)
-      FROM unnest(p_lanes) u(key_id) WHERE l.consumer_id = p_consumer AND l.key_id = u.key_id;
+    IF p_back THEN
+        UPDATE @.lane l SET lease_until = q.expires, lease_granted = q.granted
+          FROM unnest(p_lanes) u(key_id)
+         CROSS JOIN LATERAL (SELECT max(m.lease_expires) AS expires, max(m.lease_granted) AS granted FROM @.mark m
+                              WHERE m.consumer_id = p_consumer AND m.key_id = u.key_id AND m.lease_expires IS NOT NULL) q
+         WHERE l.consumer_id = p_consumer AND l.key_id = u.key_id;
+    ELSE
+        UPDATE @.lane l SET lease_until = p_expires, lease_granted = p_now
+          FROM unnest(p_lanes) u(key_id) WHERE l.consumer_id = p_consumer AND l.key_id = u.key_id;
+    END IF;
     RETURN QUERY SELECT u.token FROM unnest(v_tokens) u(token);
 END
 $fn$;
@@ -869,19 +874,19 @@ BEGIN
             v_through[r.lane] := r.pos;
         END LOOP;
     END IF;
-    FOR r IN DELETE FROM @.mark m USING unnest(p_lanes) WITH ORDINALITY u(key_id, o)
-              WHERE m.consumer_id = p_consumer AND m.key_id = u.key_id AND m.resolution = 1 AND m.pos < v_heads[u.o]
-              RETURNING u.o, m.pos LOOP
-        v_through[r.o] := greatest(v_through[r.o], r.pos);
-    END LOOP;
+    IF EXISTS (SELECT 1 FROM @.mark m WHERE m.consumer_id = p_consumer AND m.resolution = 1) THEN
+        FOR r IN DELETE FROM @.mark m USING unnest(p_lanes) WITH ORDINALITY u(key_id, o)
+                  WHERE m.consumer_id = p_consumer AND m.key_id = u.key_id AND m.resolution = 1 AND m.pos < v_heads[u.o]
+                  RETURNING u.o, m.pos LOOP
+            v_through[r.o] := greatest(v_through[r.o], r.pos);
+        END LOOP;
+    END IF;
     UPDATE @.lane l
        SET head = nullif(v_heads[u.o], c_none), row_version = v_versions[u.o],
-           resolved_through = greatest(l.resolved_through, v_through[u.o]),
-           lease_until = (SELECT max(m.lease_expires) FROM @.mark m WHERE m.consumer_id = p_consumer
-                             AND m.key_id = u.key_id AND m.lease_expires IS NOT NULL),
-           lease_granted = (SELECT max(m.lease_granted) FROM @.mark m WHERE m.consumer_id = p_consumer
-                               AND m.key_id = u.key_id AND m.lease_expires IS NOT NULL)
+           resolved_through = greatest(l.resolved_through, v_through[u.o]), lease_until = q.expires, lease_granted = q.granted
       FROM unnest(p_lanes) WITH ORDINALITY u(key_id, o)
+     CROSS JOIN LATERAL (SELECT max(m.lease_expires) AS expires, max(m.lease_granted) AS granted FROM @.mark m
+                          WHERE m.consumer_id = p_consumer AND m.key_id = u.key_id AND m.lease_expires IS NOT NULL) q
      WHERE l.consumer_id = p_consumer AND l.key_id = u.key_id;
 
     -- What everybody has resolved (P2).
@@ -895,8 +900,10 @@ BEGIN
             INSERT INTO @.delivered (pos, accepted_at)
             SELECT u.pos, u.at FROM unnest(p_acked, p_acked_at) u(pos, at) ON CONFLICT (pos) DO NOTHING;
         END IF;
-        DELETE FROM @.rewound r2 WHERE r2.pos = ANY (p_acked)
-           AND EXISTS (SELECT 1 FROM @.delivered d WHERE d.pos = r2.pos);
+        IF EXISTS (SELECT 1 FROM @.rewound) THEN
+            DELETE FROM @.rewound r2 WHERE r2.pos = ANY (p_acked)
+               AND EXISTS (SELECT 1 FROM @.delivered d WHERE d.pos = r2.pos);
+        END IF;
     END IF;
     IF v_many OR 2 = ANY (p_resolution) THEN
         -- Discarded by one and resolved by all: forgotten.
