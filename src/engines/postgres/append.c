@@ -4,6 +4,9 @@
  * and answers each ticket by itself. So what arrives together commits together. An event goes to the thread of its
  * key, so that two threads seldom wait for one key's lock; a batch goes to one thread whole, in order (A6).
  *
+ * When a group has committed its callers are woken one by one, and most come again at once: the thread gives them a
+ * moment, so that they share the next commit too, rather than start a group of the first few.
+ *
  * The gate: near the limit a statement has to know what others of this process are about to add; it then runs alone.
  *
  * Threads: callers any; each appender one.
@@ -19,6 +22,9 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/event_fd.h"
+
+#define GATHER_US_MAX 500 /* how long a thread waits for callers that were just answered */
+#define GATHER_PART 4     /* and the part of the last commit that it may take at most */
 
 /* An append that waits: on its caller's stack, or allocated for a submission. */
 struct ticket {
@@ -54,8 +60,12 @@ struct appender {
     struct dbk_mutex mutex;
     struct ticket *first; /* under mutex */
     struct ticket *last;
+    size_t lined;  /* under mutex: tickets in line */
+    size_t enough; /* under mutex: the thread is not woken for fewer */
     bool stopped;
     _Atomic uint32_t word; /* bumped when a ticket comes, or the end */
+    size_t taken;          /* the thread's: tickets that went whole into the last batch */
+    int64_t took_us;       /* the thread's: what the last batch took */
     struct pg_batch batch; /* entries' tickets under mutex, all else is the thread's */
     _Atomic uint64_t in_flight;
 };
@@ -176,6 +186,7 @@ static void line_up(struct appender *a, struct ticket *t)
         a->last->later = t;
     }
     a->last = t;
+    a->lined++;
 }
 
 static void unlink_ticket(struct appender *a, struct ticket *t)
@@ -194,6 +205,7 @@ static void unlink_ticket(struct appender *a, struct ticket *t)
         if (a->last == t) {
             a->last = before;
         }
+        a->lined--;
         return;
     }
 }
@@ -209,11 +221,16 @@ static void count_open(struct ticket *t)
 
 static void put_in_line(struct appender *a, struct ticket *t)
 {
+    bool enough;
+
     dbk_mutex_lock(&a->mutex);
     line_up(a, t);
+    enough = a->lined >= a->enough;
     dbk_mutex_unlock(&a->mutex);
     atomic_fetch_add(&a->word, 1);
-    dbk_futex_wake_one(&a->word);
+    if (enough) {
+        dbk_futex_wake_one(&a->word);
+    }
 }
 
 /* A caller whose deadline has come leaves; what of its events is under way is answered to nobody. */
@@ -326,6 +343,7 @@ static bool take_tickets(struct appender *a)
             a->last = NULL;
         }
         t->later = NULL;
+        a->lined--;
     }
     return true;
 }
@@ -456,21 +474,58 @@ static enum daybook_code append_all(struct appender *a, struct daybook_error *er
     return DAYBOOK_OK;
 }
 
+/* Real time, even where a test moves the journal's: threads are waited for. */
+static int64_t real_us(void)
+{
+    const struct dbk_os *os = dbk_os_posix();
+
+    return os->monotonic_us(os);
+}
+
+/* Gives the callers that were just answered a moment to come again; whoever is alone waits for nobody. */
+static void gather(struct appender *a)
+{
+    int64_t most_us = a->took_us / GATHER_PART;
+    int64_t until_us = real_us() + (most_us < GATHER_US_MAX ? most_us : (int64_t)GATHER_US_MAX);
+    bool more = a->taken > 1;
+
+    dbk_mutex_lock(&a->mutex);
+    a->enough = more ? a->lined + a->taken : 0;
+    dbk_mutex_unlock(&a->mutex);
+    while (more) {
+        uint32_t seen = atomic_load(&a->word);
+        int64_t left_us;
+
+        dbk_mutex_lock(&a->mutex);
+        left_us = until_us - real_us();
+        more = left_us > 0 && a->lined < a->enough && !a->stopped;
+        a->enough = more ? a->enough : 0;
+        dbk_mutex_unlock(&a->mutex);
+        if (more) {
+            dbk_futex_wait(&a->word, seen, left_us);
+        }
+    }
+}
+
 /* Waits for a ticket. False: the end has come and none is left. */
 static bool next_batch(struct appender *a)
 {
     for (;;) {
         uint32_t seen = atomic_load(&a->word);
+        size_t before;
         bool more;
         bool copied;
 
         dbk_mutex_lock(&a->mutex);
+        before = a->lined;
         copied = take_tickets(a);
+        a->taken = a->first == NULL ? before - a->lined : 0; /* what is left fills the next */
         more = a->batch.count > 0 || !a->stopped;
         if (!copied) {
             /* No memory for the first event: its ticket is answered so, and leaves the line. */
             struct ticket *t = a->first;
 
+            dbk_assert(t != NULL);
             t->results[t->next] = (struct daybook_append_result){.code = DAYBOOK_BACKEND};
             t->failure = DAYBOOK_BACKEND;
             t->next++;
@@ -495,10 +550,13 @@ static void *run_appender(void *arg)
 
     while (next_batch(a)) {
         struct daybook_error err = {.code = DAYBOOK_OK};
+        int64_t began_us = real_us();
         enum daybook_code code = append_all(a, &err);
 
+        a->took_us = real_us() - began_us;
         give_answers(a, code, &err);
         dbk_pg_changed(a->journal);
+        gather(a);
     }
     return NULL;
 }
