@@ -9,6 +9,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Eight bytes looked at as one word: each of them 1, and the highest bit of each. */
+#define DBK_BYTES_ONES UINT64_C(0x0101010101010101)
+#define DBK_BYTES_HIGHS UINT64_C(0x8080808080808080)
+
 static inline void dbk_put_u16(uint8_t *p, uint16_t v)
 {
     p[0] = (uint8_t)v;

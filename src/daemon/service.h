@@ -99,7 +99,8 @@ enum daybook_code dbk_service_open(struct dbk_service *service, struct daybook_e
 /* Whether the journal that is open has failed (A7). Threads: owner. */
 bool dbk_service_has_failed(struct dbk_service *service, struct daybook_error *ret_why);
 /* Stops workers and completion and closes the journal, whatever state it is in. `budget_ms` is the
- * workers'; soon after it the journal waits for no server any more (dbk_journal_hurry), so it is to be closed next. Appends are not admitted afterwards. Returns the workers abandoned. Threads: owner. */
+ * workers'; soon after it the journal waits for no server any more (dbk_journal_hurry), so it is to be
+ * closed next. Appends are not admitted afterwards. Returns the workers abandoned. Threads: owner. */
 size_t dbk_service_close_workers(struct dbk_service *service, uint32_t budget_ms,
                                  struct dbk_delivery_report *ret_reports);
 enum daybook_code dbk_service_close_journal(struct dbk_service *service, struct daybook_error *err);

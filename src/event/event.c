@@ -30,9 +30,6 @@ static enum daybook_code check_length(struct daybook_bytes value, const char *me
     return DAYBOOK_OK;
 }
 
-#define ONES UINT64_C(0x0101010101010101)
-#define HIGHS UINT64_C(0x8080808080808080)
-
 /* The first byte of value from `at` on that is below `least` or above '~'; value.len: there is none. Eight bytes a
  * step, of which one that is not looked at by itself may only be taken for such a byte, never the other way round. */
 static size_t skip_ascii(struct daybook_bytes value, size_t at, unsigned char least)
@@ -40,7 +37,7 @@ static size_t skip_ascii(struct daybook_bytes value, size_t at, unsigned char le
     const uint8_t *bytes = (const uint8_t *)value.data;
     for (; value.len - at >= 8; at += 8) {
         uint64_t x = dbk_get_u64(bytes + at);
-        if (((x | (x - ONES * least) | (x + ONES)) & HIGHS) != 0) {
+        if (((x | (x - DBK_BYTES_ONES * least) | (x + DBK_BYTES_ONES)) & DBK_BYTES_HIGHS) != 0) {
             break;
         }
     }

@@ -66,9 +66,6 @@ static inline uint32_t dbk_json_plain_hash(const char *text, size_t len)
     return dbk_json_hash_end(hash, len);
 }
 
-#define DBK_JSON_ONES UINT64_C(0x0101010101010101)
-#define DBK_JSON_HIGHS UINT64_C(0x8080808080808080)
-
 /* The first byte from `at` on that is no plain ASCII inside a string: a quote, a backslash, a
  * control character, a byte over 0x7f, or `end`. Sixteen bytes a step where the processor has that, else eight: there a byte
  * below a bound borrows into its own high bit; bytes over 0x7f hit by themselves; a borrow into the next byte shows only
@@ -91,11 +88,11 @@ static inline const char *dbk_json_skip_plain(const char *at, const char *end)
 #endif
     while (end - at >= 8) {
         uint64_t x = dbk_get_u64((const uint8_t *)at);
-        uint64_t quote = x ^ (DBK_JSON_ONES * '"');
-        uint64_t slash = x ^ (DBK_JSON_ONES * '\\');
-        uint64_t hit =
-            ((x - DBK_JSON_ONES * 0x20) | (quote - DBK_JSON_ONES) | (slash - DBK_JSON_ONES) | x) &
-            DBK_JSON_HIGHS;
+        uint64_t quote = x ^ (DBK_BYTES_ONES * '"');
+        uint64_t slash = x ^ (DBK_BYTES_ONES * '\\');
+        uint64_t hit = ((x - DBK_BYTES_ONES * 0x20) | (quote - DBK_BYTES_ONES) |
+                        (slash - DBK_BYTES_ONES) | x) &
+                       DBK_BYTES_HIGHS;
         if (hit != 0) {
             return at + (size_t)__builtin_ctzll(hit) / 8;
         }

@@ -5,7 +5,7 @@
  * the oracle.
  *
  *   test-sim-scenarios                     everything must hold (TAP)
- *   test-sim-scenarios --only PART         only what has PART in its name, and then cut at every step
+ *   test-sim-scenarios --only PART         only what has PART in its name, and then every step of it
  *   test-sim-scenarios --case NAME ...     one case again, as a failure printed it; --trace shows the I/O
  *   test-sim-scenarios --campaign N --seed S   N crash-recoveries at drawn steps, in drawn ways; prints what ran
  *
@@ -458,6 +458,12 @@ static bool is_deep(void)
     return getenv("DAYBOOK_SIM_DEEP") != NULL;
 }
 
+/* Which steps are taken: each, or a share of them. */
+static uint64_t stride(void)
+{
+    return is_deep() || chosen ? 1 : SLOW;
+}
+
 static uint64_t drawn_ends(void)
 {
     const char *words = getenv("DAYBOOK_SIM_SUBSETS");
@@ -607,7 +613,7 @@ static void test_cut_at_every_step(void **state)
     uint64_t steps = steps_of(script);
     uint64_t ends = ENDS_FIXED + drawn_ends();
     struct life l = {.script = script};
-    for (l.cut = 1; l.cut <= steps + 1 && !v.failed; l.cut += is_deep() || chosen ? 1 : SLOW) {
+    for (l.cut = 1; l.cut <= steps + 1 && !v.failed; l.cut += stride()) {
         struct play *play = live(&l, NULL);
         note(&v, &l, play);
         for (l.end = 0; l.end < ends && !v.failed; l.end++) {
@@ -641,9 +647,9 @@ static void each_nth(const struct play_script *script, enum sim_call call, int e
     l.trouble = (struct sim_injection){.call = call, .os_errno = error, .short_bytes = short_bytes};
     l.trouble.trouble = manner == STICKY ? (shorter ? SIM_SHORT_STICKY : SIM_FAIL_STICKY)
                                          : (shorter ? SIM_SHORT_ONCE : SIM_FAIL_ONCE);
-    uint64_t stride = is_deep() ? 1 : SLOW * (manner == ONCE ? 1 : 5);
+    uint64_t every = is_deep() || manner == ONCE ? stride() : stride() * 5;
     bool came = true;
-    for (l.trouble.nth = 1; came && !v->failed; l.trouble.nth += stride) {
+    for (l.trouble.nth = 1; came && !v->failed; l.trouble.nth += every) {
         came = try_trouble(&l, v);
     }
 }

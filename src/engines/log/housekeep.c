@@ -358,7 +358,7 @@ static bool wants_spare(struct dbk_log *log)
 bool dbk_work_pause(struct dbk_log *log)
 {
     struct dbk_spare spare;
-    bool full;
+    bool full = false;
     if (!log->housekeeper_started) {
         return true;
     }
