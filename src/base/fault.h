@@ -42,6 +42,7 @@
     X(HAND_OUTS_LOST, "hand_outs_lost")                                                            \
     X(CLAIMS_NEWER, "claims_newer")                                                                \
     X(NEIGHBOURS_UNREADABLE, "neighbours_unreadable")                                              \
+    X(ENTRY_OF_ANOTHER, "entry_of_another") /* C7: any sound entry is taken for the one meant */   \
     X(ACK_ENDS_QUARANTINE, "ack_ends_quarantine")                                                  \
     X(ACKS_UNHANDED, "acks_unhanded")                                                              \
     X(ACKS_ACCEPTED_ANEW, "acks_accepted_anew")                                                    \

@@ -421,7 +421,8 @@ static void compare_stored(struct dbk_log *log, struct cursor *cursor,
     enum dbk_entry_check check =
         len < 0 ? DBK_ENTRY_BAD
                 : dbk_entry_decode(log->compare_buffer, (size_t)len, &entry, &entry_len);
-    if (check != DBK_ENTRY_BAD) {
+    uint64_t hash = dbk_identity_id_hash(&log->identity, event->request_id);
+    if (check != DBK_ENTRY_BAD && dbk_entry_is_of(log, &entry, hash, entry.accepted_at_us)) {
         other_id = entry.request_id.len != event->request_id.len ||
                    memcmp(entry.request_id.data, event->request_id.data, entry.request_id.len) != 0;
         struct daybook_event first = {.request_id = entry.request_id,

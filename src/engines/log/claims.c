@@ -226,6 +226,8 @@ static void pick_fill(const struct dbk_state *s, const struct dbk_consumer *c, u
     const struct dbk_lease *l = &c->leases[c->lease_of[slot]];
 
     pick->position = dbk_slot_position(s, slot);
+    pick->id_hash = e->id_hash;
+    pick->accepted_at_us = e->accepted_at_us;
     pick->place = dbk_slot_place(e);
     pick->attempt = l->attempt + 1; /* entry 0 is all zero */
     pick->hand_outs = l->hand_outs + 1;

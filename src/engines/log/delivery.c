@@ -219,19 +219,29 @@ static void walk_give_back(struct dbk_log *log, struct dbk_walk *walk)
     dbk_walk_free(walk);
 }
 
+bool dbk_entry_is_of(const struct dbk_log *log, const struct dbk_entry *entry, uint64_t id_hash,
+                     int64_t accepted_at_us)
+{
+    return (dbk_identity_id_hash(&log->identity, entry->request_id) == id_hash &&
+            entry->accepted_at_us == accepted_at_us) ||
+           dbk_fault(DBK_FAULT_ENTRY_OF_ANOTHER);
+}
+
 /* Makes a delivery of the entry whose bytes stand behind those that the batch has used. */
-static enum dbk_payload take_entry(struct daybook_batch *batch, uint64_t position, size_t len,
-                                   struct daybook_delivery *ret)
+static enum dbk_payload take_entry(const struct dbk_log *log, const struct dbk_stored *stored,
+                                   struct daybook_batch *batch, struct daybook_delivery *ret)
 {
     struct dbk_entry entry;
+    size_t len = stored->place.len;
     size_t entry_len;
     if (dbk_entry_decode(batch->bytes + batch->bytes_used, len, &entry, &entry_len) !=
-        DBK_ENTRY_OK) {
+            DBK_ENTRY_OK ||
+        !dbk_entry_is_of(log, &entry, stored->id_hash, stored->accepted_at_us)) {
         return DBK_PAYLOAD_MALFORMED;
     }
     batch->bytes_used += len;
     *ret = (struct daybook_delivery){
-        .position = position,
+        .position = stored->position,
         .row_version = entry.row_version,
         .accepted_at_us = entry.accepted_at_us,
         .event = {.request_id = entry.request_id,
@@ -243,14 +253,14 @@ static enum dbk_payload take_entry(struct daybook_batch *batch, uint64_t positio
     return DBK_PAYLOAD_OK;
 }
 
-enum dbk_payload dbk_log_read_entry(struct dbk_log *log, uint64_t position, struct dbk_place place,
+enum dbk_payload dbk_log_read_entry(struct dbk_log *log, const struct dbk_stored *stored,
                                     struct daybook_batch *batch, struct daybook_delivery *ret)
 {
-    if (place.len > dbk_batch_room(batch) - batch->bytes_used) {
+    if (stored->place.len > dbk_batch_room(batch) - batch->bytes_used) {
         return DBK_PAYLOAD_NO_ROOM;
     }
-    int64_t len = dbk_segment_read(log, place, batch->bytes + batch->bytes_used);
-    return len < 0 ? DBK_PAYLOAD_UNREADABLE : take_entry(batch, position, (size_t)len, ret);
+    int64_t len = dbk_segment_read(log, stored->place, batch->bytes + batch->bytes_used);
+    return len < 0 ? DBK_PAYLOAD_UNREADABLE : take_entry(log, stored, batch, ret);
 }
 
 /* The place that the first of `count` picks spans together with those behind it: as many as stand close
@@ -296,14 +306,17 @@ static void read_picks(struct dbk_log *log, const struct dbk_pick *picks, uint32
         }
         for (uint32_t i = first; i < first + n; i++) {
             const struct dbk_pick *pick = &picks[i];
+            struct dbk_stored stored = {.position = pick->position,
+                                        .id_hash = pick->id_hash,
+                                        .place = pick->place,
+                                        .accepted_at_us = pick->accepted_at_us};
             struct daybook_delivery *delivery = &batch->deliveries[batch->count];
             if (together) {
                 memmove(batch->bytes + batch->bytes_used, bytes + (pick->place.offset - all.offset),
                         pick->place.len);
-                ret_found[i] = take_entry(batch, pick->position, pick->place.len, delivery);
+                ret_found[i] = take_entry(log, &stored, batch, delivery);
             } else {
-                ret_found[i] =
-                    dbk_log_read_entry(log, pick->position, pick->place, batch, delivery);
+                ret_found[i] = dbk_log_read_entry(log, &stored, batch, delivery);
             }
             batch->count += ret_found[i] == DBK_PAYLOAD_OK ? 1 : 0;
         }

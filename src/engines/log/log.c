@@ -68,8 +68,8 @@ static enum daybook_code log_read(struct daybook_journal *j, uint64_t after_posi
             at = looked;
             continue;
         }
-        enum dbk_payload payload = dbk_log_read_entry(log, stored.position, stored.place, batch,
-                                                      &batch->deliveries[batch->count]);
+        enum dbk_payload payload =
+            dbk_log_read_entry(log, &stored, batch, &batch->deliveries[batch->count]);
         dbk_segment_unpin(log, stored.place.segment_no);
         if (payload == DBK_PAYLOAD_UNREADABLE) {
             return dbk_fail(err, DAYBOOK_BACKEND, "%s: cannot read the event at position %" PRIu64,
@@ -116,8 +116,7 @@ static enum daybook_code log_newest_acknowledged(struct daybook_journal *j, cons
         if (!found) {
             continue;
         }
-        enum dbk_payload payload =
-            dbk_log_read_entry(log, stored.position, stored.place, batch, &batch->deliveries[0]);
+        enum dbk_payload payload = dbk_log_read_entry(log, &stored, batch, &batch->deliveries[0]);
         dbk_segment_unpin(log, stored.place.segment_no);
         if (payload == DBK_PAYLOAD_OK) {
             batch->count = 1;

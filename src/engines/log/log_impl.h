@@ -439,9 +439,13 @@ enum dbk_payload {
     DBK_PAYLOAD_UNREADABLE, /* an error of reading: no verdict */
     DBK_PAYLOAD_NO_ROOM     /* in the batch */
 };
+/* Whether an entry is that of the event with this hash and acceptance. A block of the log that came to stand at
+ * another one's place may hold a whole entry there, whose checksums are right and which is another event's. */
+bool dbk_entry_is_of(const struct dbk_log *log, const struct dbk_entry *entry, uint64_t id_hash,
+                     int64_t accepted_at_us);
 /* Reads one stored entry into the batch's bytes and makes a delivery of it; the caller counts it. No lock
  * held, its segment pinned. */
-enum dbk_payload dbk_log_read_entry(struct dbk_log *log, uint64_t position, struct dbk_place place,
+enum dbk_payload dbk_log_read_entry(struct dbk_log *log, const struct dbk_stored *stored,
                                     struct daybook_batch *batch, struct daybook_delivery *ret);
 
 /* ---- operators.c ------------------------------------------------------------------------------- */

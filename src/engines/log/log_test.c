@@ -931,6 +931,55 @@ static void test_C7_an_event_that_rotted_condemns_none_of_its_neighbours(void **
     fixture_free(f);
 }
 
+/* A block of the log that came to stand at another one's place holds a whole entry, each of its checksums right. */
+static void test_C7_an_entry_of_another_event_is_damage(void **state)
+{
+    struct fixture *f = fixture_new();
+    struct daybook_append_result result;
+    struct daybook_batch *batch;
+    struct daybook_consumer_stats stats;
+    struct daybook_claim claim = {
+        .consumer = "billing", .events_max = 9, .key_run = 1, .lease_ms = 600000};
+    uint8_t block[DBK_BLOCK_BYTES];
+    char path[128];
+    uint64_t last = 0;
+    uint64_t damaged = 0;
+    (void)state;
+    f->options.threads = DAYBOOK_LOG_INLINE;
+    fixture_open(f);
+    for (unsigned i = 11; i <= 13; i++) {
+        assert_int_equal(append(f, i, i, &result), DAYBOOK_OK);
+    }
+    snprintf(path, sizeof(path), "%s/seg-%016x.dbl", f->path, 1U);
+    int file = open(path, O_RDWR);
+    assert_true(file >= 0);
+    off_t from = (off_t)(offset_of(f, "event-11") / DBK_BLOCK_BYTES * DBK_BLOCK_BYTES);
+    off_t to = (off_t)(offset_of(f, "event-12") / DBK_BLOCK_BYTES * DBK_BLOCK_BYTES);
+    assert_int_equal(pread(file, block, sizeof(block), from), sizeof(block));
+    assert_int_equal(pwrite(file, block, sizeof(block), to), sizeof(block));
+    close(file);
+
+    assert_int_equal(daybook_batch_new(9, 4096, 8 * 1024, &batch, NULL), DAYBOOK_OK);
+    assert_int_equal(
+        daybook_journal_read(f->journal, 0, DAYBOOK_WHERE_ALL, batch, &last, &damaged, &f->err),
+        DAYBOOK_OK);
+    assert_int_equal(batch->count, 2);
+    assert_int_equal(damaged, 1);
+    /* A2: it is stored, and nobody can say what it was. */
+    assert_int_equal(append(f, 12, 12, &result), DAYBOOK_BACKEND);
+    assert_int_equal(
+        daybook_journal_claim(f->journal, &claim, NOW_US, DAYBOOK_NO_DEADLINE, batch, &f->err),
+        DAYBOOK_OK);
+    assert_int_equal(batch->count, 2);
+    assert_int_equal(number_of(&batch->deliveries[0]), 11);
+    assert_int_equal(number_of(&batch->deliveries[1]), 13);
+    assert_int_equal(daybook_journal_consumer_stats(f->journal, "billing", NOW_US, &stats, NULL),
+                     DAYBOOK_OK);
+    assert_int_equal(stats.quarantined, 1);
+    daybook_batch_free(batch);
+    fixture_free(f);
+}
+
 /* ---- the last block of a full disk ------------------------------------------------------------------ */
 
 static struct dbk_log *marked_log; /* NULL, or whose mark is under way */
@@ -1794,6 +1843,7 @@ int main(void)
         cmocka_unit_test(test_C2_a_claim_fills_its_batch_to_the_last_byte),
         cmocka_unit_test(test_C7_a_sector_that_cannot_be_read_holds_up_its_own_key_alone),
         cmocka_unit_test(test_C7_an_event_that_rotted_condemns_none_of_its_neighbours),
+        cmocka_unit_test(test_C7_an_entry_of_another_event_is_damage),
         cmocka_unit_test(test_A4_a_mark_takes_no_room_that_a_verdict_counts_on),
         cmocka_unit_test(test_K4_a_fresh_verdict_is_listed_with_its_reason),
         cmocka_unit_test(test_A4_too_little_disk_refuses_at_once),

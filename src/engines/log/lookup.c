@@ -161,6 +161,8 @@ uint32_t dbk_state_in_segment(const struct dbk_state *state, uint32_t segment_no
 
             ret[count++] = (struct dbk_placed){
                 .position = *after,
+                .id_hash = e->id_hash,
+                .accepted_at_us = e->accepted_at_us,
                 .place = dbk_slot_place(e),
                 .delivered = (state->givable.level[0][entry] & dbk_slot_mask(slot)) != 0};
         }

@@ -50,6 +50,9 @@ static uint64_t find_position(struct dbk_log *log, struct daybook_bytes request_
         enum dbk_entry_check check =
             len < 0 ? DBK_ENTRY_BAD
                     : dbk_entry_decode(log->compare_buffer, (size_t)len, &entry, &entry_len);
+        if (check != DBK_ENTRY_BAD && !dbk_entry_is_of(log, &entry, hash, entry.accepted_at_us)) {
+            check = DBK_ENTRY_BAD;
+        }
         bool same = check != DBK_ENTRY_BAD && entry.request_id.len == request_id.len &&
                     memcmp(entry.request_id.data, request_id.data, request_id.len) == 0;
         dbk_mutex_unlock(&log->compare_lock);
@@ -283,9 +286,10 @@ enum daybook_code dbk_log_start(struct daybook_journal *j, const char *consumer,
 
 enum record { RECORD_READ, RECORD_ROTTEN, RECORD_UNREADABLE };
 
-/* Reads a record back; its segment is pinned by the caller, and let go here. `buffer` holds `place.len`. */
-static enum record read_record(struct dbk_log *log, struct dbk_place place, uint8_t *buffer,
-                               struct dbk_frame *ret)
+/* Reads the record of this position, or operation, back; its segment is pinned by the caller, and let go here.
+ * `buffer` holds `place.len`. */
+static enum record read_record(struct dbk_log *log, struct dbk_place place, uint64_t position,
+                               uint8_t *buffer, struct dbk_frame *ret)
 {
     int64_t len = dbk_segment_read(log, place, buffer);
     dbk_segment_unpin(log, place.segment_no);
@@ -296,7 +300,8 @@ static enum record read_record(struct dbk_log *log, struct dbk_place place, uint
         return RECORD_ROTTEN;
     }
     struct dbk_frame outer = *ret;
-    return outer.type != DBK_FRAME_RELOCATE || dbk_relocate_frame_decode(&outer, ret)
+    return (outer.type != DBK_FRAME_RELOCATE || dbk_relocate_frame_decode(&outer, ret)) &&
+                   ret->position == position
                ? RECORD_READ
                : RECORD_ROTTEN;
 }
@@ -332,7 +337,8 @@ static void read_to_show(struct dbk_log *log, const struct dbk_stored *stored,
                                           .event = {.observed_at_us = stored->observed_at_us}};
     enum dbk_entry_check check =
         len < 0 ? DBK_ENTRY_BAD : dbk_entry_decode(buf, (size_t)len, &entry, &entry_len);
-    if (check == DBK_ENTRY_BAD) {
+    if (check == DBK_ENTRY_BAD ||
+        !dbk_entry_is_of(log, &entry, stored->id_hash, stored->accepted_at_us)) {
         return;
     }
     batch->bytes_used += (size_t)len;
@@ -432,7 +438,7 @@ enum daybook_code dbk_log_quarantine_list(struct daybook_journal *j, const char 
         memset(entry, 0, sizeof(*entry));
         entry->position = stored.position;
         bool known = place.len > 0 && place.len <= RECORD_BYTES_MAX &&
-                     read_record(log, place, record, &frame) == RECORD_READ &&
+                     read_record(log, place, at, record, &frame) == RECORD_READ &&
                      dbk_quarantine_frame_decode(&frame, &quarantine);
         if (known) {
             fill_entry(&quarantine, entry);
@@ -535,7 +541,7 @@ enum daybook_code dbk_log_operations(struct daybook_journal *j, uint64_t before_
             continue;
         }
         if (place.len > RECORD_BYTES_MAX ||
-            read_record(log, place, record, &frame) != RECORD_READ ||
+            read_record(log, place, before, record, &frame) != RECORD_READ ||
             !dbk_admin_frame_decode(&frame, &admin)) {
             code = dbk_fail(err, DAYBOOK_BACKEND, "%s: the record of operation %llu is unreadable",
                             log->path, (unsigned long long)before);
@@ -560,8 +566,10 @@ bool dbk_trail_move(struct dbk_log *log, uint32_t lowest)
         dbk_mutex_lock(&log->state_lock);
         const struct dbk_trail_entry *entry = dbk_places_trail(&log->places, i);
         struct dbk_place place = {0};
+        uint64_t no = 0;
         if (entry != NULL) {
             place = entry->frame;
+            no = entry->no;
         }
         bool old = entry != NULL && place.segment_no < lowest &&
                    dbk_segment_pin_if_there(log, place.segment_no);
@@ -572,8 +580,9 @@ bool dbk_trail_move(struct dbk_log *log, uint32_t lowest)
         if (!old) {
             continue;
         }
-        enum record found =
-            place.len > RECORD_BYTES_MAX ? RECORD_ROTTEN : read_record(log, place, record, &frame);
+        enum record found = place.len > RECORD_BYTES_MAX
+                                ? RECORD_ROTTEN
+                                : read_record(log, place, no, record, &frame);
         if (found == RECORD_UNREADABLE && !dbk_fault(DBK_FAULT_TRAIL_LOST)) {
             /* A failed read says nothing about the record: its segment stays, and it is tried again. */
             log->trail_retry_us = dbk_log_mono(log) + TRAIL_RETRY_US;

@@ -41,9 +41,11 @@ enum kind { KIND_EVENT, KIND_EVIDENCE, KIND_TRAIL };
 struct item {
     uint64_t position; /* KIND_TRAIL: the operation's number */
     struct dbk_place from;
-    uint32_t consumer; /* KIND_EVIDENCE */
-    uint32_t at;       /* of its frame in the batch */
-    uint32_t len;      /* likewise; 0: none */
+    uint64_t id_hash;       /* KIND_EVENT */
+    int64_t accepted_at_us; /* likewise */
+    uint32_t consumer;      /* KIND_EVIDENCE */
+    uint32_t at;            /* of its frame in the batch */
+    uint32_t len;           /* likewise; 0: none */
     enum kind kind;
 };
 
@@ -134,7 +136,10 @@ static bool add_events(struct dbk_log *log, struct dbk_relocation *r)
         dbk_mutex_unlock(&log->state_lock);
         for (uint32_t i = 0; i < n; i++) {
             r->delivered = r->delivered || found[i].delivered;
-            if (!add(r, (struct item){.position = found[i].position, .from = found[i].place})) {
+            if (!add(r, (struct item){.position = found[i].position,
+                                      .from = found[i].place,
+                                      .id_hash = found[i].id_hash,
+                                      .accepted_at_us = found[i].accepted_at_us})) {
                 return false;
             }
         }
@@ -201,12 +206,18 @@ static bool begin(struct dbk_log *log, struct dbk_relocation *r, uint32_t segmen
 /* ---- a batch ------------------------------------------------------------------------------------- */
 
 /* The frame of one item, read into `scratch`, at `out`. Returns its bytes; 0: it is not what was written. */
-static size_t encode(const struct dbk_relocation *r, const struct item *item, uint8_t *out)
+static size_t encode(const struct dbk_log *log, const struct item *item, uint8_t *out)
 {
+    const struct dbk_relocation *r = log->relocation;
     struct dbk_frame outer;
     struct dbk_frame inner;
+    struct dbk_entry entry;
+    size_t len;
     if (item->kind == KIND_EVENT) {
-        return dbk_relocate_event_encode(out, item->position, r->scratch, item->from.len);
+        return dbk_entry_decode(r->scratch, item->from.len, &entry, &len) != DBK_ENTRY_BAD &&
+                       dbk_entry_is_of(log, &entry, item->id_hash, item->accepted_at_us)
+                   ? dbk_relocate_event_encode(out, item->position, r->scratch, item->from.len)
+                   : 0;
     }
     if (!dbk_frame_read(r->scratch, item->from.len, &outer)) {
         return 0;
@@ -215,7 +226,7 @@ static size_t encode(const struct dbk_relocation *r, const struct item *item, ui
     if (outer.type == DBK_FRAME_RELOCATE && !dbk_relocate_frame_decode(&outer, &inner)) {
         return 0;
     }
-    return dbk_relocate_frame_encode(out, &inner);
+    return inner.position == item->position ? dbk_relocate_frame_encode(out, &inner) : 0;
 }
 
 static size_t frame_bytes(const struct item *item)
@@ -255,7 +266,7 @@ static bool fill(struct dbk_log *log, struct dbk_relocation *r)
             dbk_segment_read(log, item->from, r->scratch) != (int64_t)item->from.len) {
             return false;
         }
-        size_t len = encode(r, item, r->group + DBK_GROUP_HEADER_BYTES + at);
+        size_t len = encode(log, item, r->group + DBK_GROUP_HEADER_BYTES + at);
         if (len == 0 && item->kind == KIND_EVENT) {
             return false;
         }

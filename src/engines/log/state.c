@@ -649,6 +649,7 @@ static void show_stored(const struct dbk_state *s, uint32_t slot, struct dbk_sto
     const struct dbk_slot *e = &s->slots[slot];
 
     *ret = (struct dbk_stored){.position = dbk_slot_position(s, slot),
+                               .id_hash = e->id_hash,
                                .place = dbk_slot_place(e),
                                .observed_at_us = e->observed_at_us,
                                .accepted_at_us = e->accepted_at_us,

@@ -109,6 +109,7 @@ void dbk_state_publish(struct dbk_state *state, const struct dbk_event_meta *met
 /* Looks a stored event up by position. */
 struct dbk_stored {
     uint64_t position;
+    uint64_t id_hash;
     struct dbk_place place;
     int64_t observed_at_us;
     int64_t accepted_at_us;
@@ -203,6 +204,8 @@ bool dbk_state_newest_acknowledged(const struct dbk_state *state, uint32_t consu
 /* One event that a walk has chosen, in order of position. */
 struct dbk_pick {
     uint64_t position;
+    uint64_t id_hash;
+    int64_t accepted_at_us;
     struct dbk_place place;
     uint32_t attempt;   /* what this hand-out makes it */
     uint32_t hand_outs; /* likewise */
@@ -376,6 +379,8 @@ uint64_t dbk_state_segment_bytes(const struct dbk_state *state, uint32_t segment
  * Returns how many. */
 struct dbk_placed {
     uint64_t position;
+    uint64_t id_hash;
+    int64_t accepted_at_us;
     struct dbk_place place;
     bool delivered; /* it may be given up, and will be once its window is over (P3, P4) */
 };
