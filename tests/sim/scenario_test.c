@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "kept_memory.h"
 #include "play.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -707,6 +708,7 @@ static int run_campaign(uint64_t count, uint64_t seed)
 {
     enum { ENDS = 16 };
     struct verdict v = {0};
+    kept_memory_begin();
     uint64_t state = seed;
     uint64_t steps[SCRIPTS];
     for (size_t i = 0; i < SCRIPTS; i++) {

@@ -549,7 +549,8 @@ static enum daybook_code open_log(const struct daybook_log_options *options,
         log->compare_buffer = malloc(DBK_GROUP_BYTES_MAX + DBK_BLOCK_BYTES);
         if (dbk_stages_init(log) != DAYBOOK_OK || log->compare_buffer == NULL ||
             dbk_places_init(&log->places) != DAYBOOK_OK ||
-            dbk_walk_new(DAYBOOK_CLAIM_EVENTS_MAX, &log->walks[0]) != DAYBOOK_OK) {
+            /* Who only reads claims nothing. */
+            (!read_only && dbk_walk_new(DAYBOOK_CLAIM_EVENTS_MAX, &log->walks[0]) != DAYBOOK_OK)) {
             code = dbk_fail(err, DAYBOOK_NO_MEMORY, "no memory for a journal");
         }
     }
