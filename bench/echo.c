@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The echo server that the daemon is held against: libmicrohttpd set up as in the daemon, with as many
- * threads, that takes the body and answers at once. With a number of microseconds as its argument a timer stands in the
+ * threads on as many sockets, that takes the body and answers at once. With a number of microseconds as its argument a timer stands in the
  * place of the journal: as with a commit, whoever has come waits for one whole run of it, its connection
  * suspended, and all of them are resumed together. Prints its port, and ends when its standard input does.
  */
-#include <arpa/inet.h>
 #include <microhttpd.h>
-#include <netinet/in.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -17,6 +15,9 @@
 #include <unistd.h>
 
 #include "daemon/http.h"
+#include "daemon/listen.h"
+
+#define ADDRESS "127.0.0.1:0"
 
 enum { CONNECTIONS = 1024, STATUS = 201, STATUS_MANY = 200, NS_PER_US = 1000 };
 
@@ -139,7 +140,10 @@ static void completed(void *user, struct MHD_Connection *connection, void **cont
 
 int main(int argc, char **argv)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    struct dbk_config_address address;
+    struct daybook_error err;
+    char url[DBK_HTTP_ADDRESS_TEXT_MAX];
+    int fds[DBK_HTTP_THREADS];
     pthread_t thread;
     char byte;
     timer.us = argc > 1 ? strtol(argv[1], NULL, 10) : 0;
@@ -147,17 +151,23 @@ int main(int argc, char **argv)
         (void)fputs("bench-echo: no thread for the timer\n", stderr);
         return 1;
     }
-    struct MHD_Daemon *daemon = MHD_start_daemon(
-        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC, 0, NULL, NULL,
-        answer, NULL, MHD_OPTION_SOCK_ADDR, (struct sockaddr *)&address,
-        MHD_OPTION_THREAD_POOL_SIZE, DBK_HTTP_THREADS, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)CONNECTIONS, MHD_OPTION_NOTIFY_COMPLETED, completed, NULL, MHD_OPTION_END);
-    if (daemon == NULL) {
-        (void)fputs("bench-echo: cannot listen\n", stderr);
+    if (dbk_address_parse(ADDRESS, &address, &err) != DAYBOOK_OK ||
+        dbk_listen_tcp(&address, ADDRESS, fds, DBK_HTTP_THREADS, url, sizeof url, &err) !=
+            DAYBOOK_OK) {
+        (void)fprintf(stderr, "bench-echo: %s\n", err.message);
         return 1;
     }
-    const union MHD_DaemonInfo *info = MHD_get_daemon_info(daemon, MHD_DAEMON_INFO_BIND_PORT);
-    (void)printf("%u\n", info != NULL ? (unsigned)info->port : 0u);
+    for (unsigned i = 0; i < DBK_HTTP_THREADS; i++) {
+        if (MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC,
+                             0, NULL, NULL, answer, NULL, MHD_OPTION_LISTEN_SOCKET, fds[i],
+                             MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS,
+                             MHD_OPTION_NOTIFY_COMPLETED, completed, NULL,
+                             MHD_OPTION_END) == NULL) {
+            (void)fputs("bench-echo: cannot listen\n", stderr);
+            return 1;
+        }
+    }
+    (void)puts(strrchr(url, ':') + 1);
     (void)fflush(stdout);
     while (read(STDIN_FILENO, &byte, 1) > 0) {
     }

@@ -10,7 +10,8 @@
 
 #include "json/json.h"
 
-#define FIRST_BYTES 256u
+#define FIRST_BYTES                                                                                \
+    512u /* the answer to one event fits: its id is reserved at its longest escape */
 
 void dbk_text_release(struct dbk_text *text)
 {

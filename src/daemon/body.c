@@ -60,7 +60,8 @@ static bool make_room(struct dbk_body *body, size_t more)
     if (need <= body->room) {
         return true;
     }
-    size_t room = body->room == 0 ? FIRST_BYTES : body->room * 2;
+    bool small = body->expected > 0 && body->expected < FIRST_BYTES;
+    size_t room = body->room > 0 ? body->room * 2 : small ? body->expected : FIRST_BYTES;
     while (room < need) {
         room *= 2;
     }

@@ -20,14 +20,15 @@ struct dbk_body {
     char *data; /* what it becomes */
     size_t len;
     size_t room;
-    uint64_t bytes_max;       /* of what it becomes */
-    uint64_t arrives_max;     /* of what arrives: members without content become nothing */
-    uint64_t arrived;         /* bytes */
+    uint64_t bytes_max;   /* of what it becomes */
+    uint64_t arrives_max; /* of what arrives: members without content become nothing */
+    uint64_t arrived;     /* bytes */
+    size_t expected;      /* what its head says that will arrive, where that is little; else 0 */
     _Atomic uint64_t *budget; /* bytes of all bodies; NULL: this one has not begun */
     struct dbk_gunzip *gunzip;
 };
 
-/* Begins; `body` is zeroed. Returns OK or NO_MEMORY. */
+/* Begins; `body` is zeroed. Returns OK or NO_MEMORY. `expected`, to be set afterwards, only says how much room to begin with. */
 DAYBOOK_MUST_CHECK enum daybook_code dbk_body_begin(struct dbk_body *body,
                                                     enum dbk_encoding encoding, uint64_t bytes_max,
                                                     _Atomic uint64_t *budget,

@@ -67,11 +67,13 @@ void dbk_connection_enter(const struct dbk_connections *all, struct dbk_connecti
     }
     int64_t spans = 1 + (int64_t)(bytes / DBK_PACE_BYTES);
     connection->paced = 0;
-    /* Never overdue in a phase that it is not in: the time is lifted, the phase set, the time set. */
-    atomic_store(&connection->due_us, NEVER);
-    atomic_store(&connection->phase, (int)phase);
+    /* Never overdue in a phase that it is not in: the time is lifted, the phase set, the time set. Whoever looks
+     * sees them in this order, and that is enough: each change of the time is one by itself. */
+    atomic_store_explicit(&connection->due_us, NEVER, memory_order_release);
+    atomic_store_explicit(&connection->phase, (int)phase, memory_order_release);
     if (phase != DBK_PHASE_WAIT) {
-        atomic_store(&connection->due_us, now_us + spans * all->idle_us);
+        atomic_store_explicit(&connection->due_us, now_us + spans * all->idle_us,
+                              memory_order_release);
     }
 }
 

@@ -14,6 +14,8 @@
 
 #define CONNECTION_BYTES_MAX (32u * 1024u) /* of memory: head, what is read and written */
 #define FILES_BESIDE_CONNECTIONS 64u       /* log, database, eventfds ... */
+/* What one thread takes beyond its part of `limit`: the system deals connections out by chance. */
+#define UNEVEN(limit) (DBK_CONNECTIONS_SPARE + (limit) / 16)
 
 /* ---- connections ------------------------------------------------------------------------------- */
 
@@ -70,7 +72,7 @@ static unsigned connection_limit(const struct dbk_config *config)
 {
     struct rlimit files = {0};
     (void)getrlimit(RLIMIT_NOFILE, &files);
-    const rlim_t beside = DBK_CONNECTIONS_SPARE + FILES_BESIDE_CONNECTIONS;
+    rlim_t beside = DBK_HTTP_THREADS * UNEVEN(config->max_connections) + FILES_BESIDE_CONNECTIONS;
     rlim_t wanted = config->max_connections + beside;
     if (files.rlim_cur < wanted) {
         files.rlim_cur = wanted < files.rlim_max ? wanted : files.rlim_max;
@@ -79,7 +81,10 @@ static unsigned connection_limit(const struct dbk_config *config)
     if (files.rlim_cur >= wanted) {
         return (unsigned)config->max_connections;
     }
-    rlim_t possible = files.rlim_cur > 2 * beside ? files.rlim_cur - beside : beside;
+    /* Of what is left an eighth is for what the threads take beyond their parts. */
+    beside = DBK_HTTP_THREADS * DBK_CONNECTIONS_SPARE + FILES_BESIDE_CONNECTIONS;
+    rlim_t possible = files.rlim_cur > beside ? (files.rlim_cur - beside) / 9 * 8 : 0;
+    possible = possible > 0 ? possible : 1;
     dbk_log(DBK_LOG_WARNING, "max_connections is lowered to the limit on open files (ulimit -n)",
             DBK_LOG_NUMBER("max_connections", possible));
     return (unsigned)possible;
@@ -93,42 +98,50 @@ static size_t keep_escapes(void *user, struct MHD_Connection *connection, char *
     return strlen(text);
 }
 
-static struct MHD_Daemon *start_on(struct dbk_http *http, int fd, unsigned threads,
-                                   unsigned connections)
+static struct MHD_Daemon *start_on(struct dbk_http *http, int fd, unsigned connections)
 {
     /* The table of connections is quicker; this is for a main thread that waits for a disk. */
     unsigned idle_s = 2 * (unsigned)(http->service->config->idle_timeout_ms / 1000) + 5;
-    struct MHD_OptionItem pool[] = {{MHD_OPTION_THREAD_POOL_SIZE, (intptr_t)threads, NULL},
-                                    {MHD_OPTION_END, 0, NULL}};
-    if (threads < 2) {
-        pool[0].option = MHD_OPTION_END;
-    }
     return MHD_start_daemon(
         MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC | MHD_USE_ERROR_LOG,
         0, NULL, NULL, dbk_request_handle, http, MHD_OPTION_EXTERNAL_LOGGER, log_library, http,
         MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_NOTIFY_COMPLETED, dbk_request_completed, http,
-        MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL, MHD_OPTION_CONNECTION_LIMIT,
-        connections + DBK_CONNECTIONS_SPARE, MHD_OPTION_NOTIFY_CONNECTION, note_connection, http,
-        MHD_OPTION_URI_LOG_CALLBACK, note_request_line, http, MHD_OPTION_CONNECTION_TIMEOUT, idle_s,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES_MAX, MHD_OPTION_ARRAY, pool,
-        MHD_OPTION_END);
+        MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL, MHD_OPTION_CONNECTION_LIMIT, connections,
+        MHD_OPTION_NOTIFY_CONNECTION, note_connection, http, MHD_OPTION_URI_LOG_CALLBACK,
+        note_request_line, http, MHD_OPTION_CONNECTION_TIMEOUT, idle_s,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES_MAX, MHD_OPTION_END);
+}
+
+/* One thread for each of `fds`, which are the threads' from here on, or closed. */
+static enum daybook_code start_tcp(struct dbk_http *http, const int *fds, struct daybook_error *err)
+{
+    unsigned limit = http->connections.limit;
+    bool whole = true;
+    for (unsigned i = 0; i < DBK_HTTP_THREADS; i++) {
+        http->tcp[i] =
+            whole ? start_on(http, fds[i], limit / DBK_HTTP_THREADS + UNEVEN(limit)) : NULL;
+        if (http->tcp[i] == NULL) {
+            whole = false;
+            (void)close(fds[i]);
+        }
+    }
+    return whole ? DAYBOOK_OK
+                 : dbk_fail(err, DAYBOOK_BACKEND, "the HTTP server cannot be started on %s",
+                            http->service->config->listen_address);
 }
 
 static enum daybook_code start_all(struct dbk_http *http, struct daybook_error *err)
 {
     const struct dbk_config *config = http->service->config;
-    unsigned connections = http->connections.limit;
     if (config->address.length > 0) {
-        int fd = -1;
-        enum daybook_code code = dbk_listen_tcp(config, &fd, http->url, sizeof http->url, err);
+        int fds[DBK_HTTP_THREADS];
+        enum daybook_code code = dbk_listen_tcp(&config->address, config->listen_address, fds,
+                                                DBK_HTTP_THREADS, http->url, sizeof http->url, err);
+        if (code == DAYBOOK_OK) {
+            code = start_tcp(http, fds, err);
+        }
         if (code != DAYBOOK_OK) {
             return code;
-        }
-        http->tcp = start_on(http, fd, DBK_HTTP_THREADS, connections);
-        if (http->tcp == NULL) {
-            (void)close(fd);
-            return dbk_fail(err, DAYBOOK_BACKEND, "the HTTP server cannot be started on %s",
-                            config->listen_address);
         }
     }
     if (config->listen_unix[0] != '\0') {
@@ -137,7 +150,7 @@ static enum daybook_code start_all(struct dbk_http *http, struct daybook_error *
         if (code != DAYBOOK_OK) {
             return code;
         }
-        http->local = start_on(http, fd, 1, connections);
+        http->local = start_on(http, fd, http->connections.limit + DBK_CONNECTIONS_SPARE);
         if (http->local == NULL) {
             (void)close(fd);
             return dbk_fail(err, DAYBOOK_BACKEND, "the HTTP server cannot be started on %s",
@@ -186,8 +199,10 @@ void dbk_http_stop(struct dbk_http *http)
         return;
     }
     dbk_desk_free(http->desk); /* nobody waits for it any more: no connection is suspended */
-    if (http->tcp != NULL) {
-        MHD_stop_daemon(http->tcp);
+    for (unsigned i = 0; i < DBK_HTTP_THREADS; i++) {
+        if (http->tcp[i] != NULL) {
+            MHD_stop_daemon(http->tcp[i]);
+        }
     }
     if (http->local != NULL) {
         MHD_stop_daemon(http->local);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The HTTP server: libmicrohttpd on epoll with a small pool of threads. An append in flight holds none
- * of them: its connection is suspended and resumed by the service's completion thread.
+ * The HTTP server: libmicrohttpd on epoll with a few threads, each with a socket that it listens on. An append in flight
+ * holds none of them: its connection is suspended and resumed by the service's completion thread.
  */
 #ifndef DBK_DAEMON_HTTP_H
 #define DBK_DAEMON_HTTP_H

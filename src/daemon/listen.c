@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -38,14 +39,36 @@ static void write_url(int fd, char *url, size_t room)
     }
 }
 
-enum daybook_code dbk_listen_tcp(const struct dbk_config *config, int *ret_fd, char *url,
-                                 size_t url_room, struct daybook_error *err)
+/* One more socket beside `first`, which listens. Where the system has none, both threads share that one. */
+static int listen_beside(int first)
 {
-    const struct dbk_config_address *address = &config->address;
+    struct sockaddr_storage bound = {0};
+    socklen_t len = sizeof bound;
+    int one = 1;
+    int fd = -1;
+    if (getsockname(first, (struct sockaddr *)&bound, &len) == 0 &&
+        setsockopt(first, SOL_SOCKET, SO_REUSEPORT, &one, sizeof one) == 0) {
+        fd = stream_socket(bound.ss_family);
+    }
+    if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) == 0 &&
+        setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof one) == 0 &&
+        bind(fd, (const struct sockaddr *)&bound, len) == 0 && listen(fd, BACKLOG) == 0) {
+        return fd;
+    }
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    return fcntl(first, F_DUPFD_CLOEXEC, 0);
+}
+
+enum daybook_code dbk_listen_tcp(const struct dbk_config_address *address, const char *name,
+                                 int *ret_fds, unsigned count, char *url, size_t url_room,
+                                 struct daybook_error *err)
+{
     int one = 1;
     int fd = stream_socket(address->storage.ss_family);
     if (fd < 0) {
-        return dbk_fail_os(err, DAYBOOK_BACKEND, errno, "no socket for %s", config->listen_address);
+        return dbk_fail_os(err, DAYBOOK_BACKEND, errno, "no socket for %s", name);
     }
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     if (bind(fd, (const struct sockaddr *)&address->storage, address->length) != 0 ||
@@ -54,14 +77,22 @@ enum daybook_code dbk_listen_tcp(const struct dbk_config *config, int *ret_fd, c
         (void)close(fd);
         if (failure == EADDRINUSE) {
             return dbk_fail(err, DAYBOOK_BUSY,
-                            "%s is in use: stop what listens there, or set listen.address",
-                            config->listen_address);
+                            "%s is in use: stop what listens there, or set listen.address", name);
         }
-        return dbk_fail_os(err, DAYBOOK_BACKEND, failure, "cannot listen on %s",
-                           config->listen_address);
+        return dbk_fail_os(err, DAYBOOK_BACKEND, failure, "cannot listen on %s", name);
     }
     write_url(fd, url, url_room);
-    *ret_fd = fd;
+    ret_fds[0] = fd;
+    for (unsigned i = 1; i < count; i++) {
+        ret_fds[i] = listen_beside(fd);
+        if (ret_fds[i] < 0) {
+            int failure = errno;
+            while (i > 0) {
+                (void)close(ret_fds[--i]);
+            }
+            return dbk_fail_os(err, DAYBOOK_BACKEND, failure, "no socket for %s", name);
+        }
+    }
     return DAYBOOK_OK;
 }
 

@@ -30,7 +30,7 @@ enum dbk_request_state {
 struct dbk_http {
     struct dbk_service *service;
     struct dbk_desk *desk;
-    struct MHD_Daemon *tcp;
+    struct MHD_Daemon *tcp[DBK_HTTP_THREADS]; /* one thread and one socket each */
     struct MHD_Daemon *local;
     char url[DBK_HTTP_ADDRESS_TEXT_MAX];
     struct dbk_connections connections;

@@ -35,14 +35,16 @@ void dbk_request_begin_body(struct dbk_request *request, enum dbk_encoding encod
     uint64_t most = request->http->service->config->max_body_bytes;
     enum daybook_code code =
         dbk_body_begin(&request->body, encoding, most, &request->http->bodies_bytes, &err);
-    if (code == DAYBOOK_OK && length != NULL &&
-        strtoull(length, NULL, 10) > request->body.arrives_max) {
+    uint64_t arrives = length != NULL ? strtoull(length, NULL, 10) : 0;
+    if (code == DAYBOOK_OK && arrives > request->body.arrives_max) {
         code = dbk_fail(&err, DAYBOOK_TOO_LARGE,
                         "the body is larger than max_body_bytes (%" PRIu64 "): send it in parts",
                         most);
     }
     if (code != DAYBOOK_OK) {
         refuse_for(request, &err);
+    } else if (encoding == DBK_ENCODING_NONE) {
+        request->body.expected = arrives;
     }
 }
 

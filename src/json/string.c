@@ -270,6 +270,17 @@ static char short_escape(char c)
     }
 }
 
+/* How many bytes from the first on stand for themselves: ASCII but for what is escaped. */
+static size_t plain_run(const char *at, size_t len)
+{
+    size_t n = 0;
+    while (n < len && at[n] != '"' && at[n] != '\\' && (unsigned char)at[n] >= ' ' &&
+           (unsigned char)at[n] < 0x80) {
+        n++;
+    }
+    return n;
+}
+
 size_t dbk_json_escape(struct daybook_bytes text, char *buf, size_t room)
 {
     static const char digits[] = "0123456789abcdef";
@@ -277,6 +288,12 @@ size_t dbk_json_escape(struct daybook_bytes text, char *buf, size_t room)
     put(&out, "\"", 1);
     for (size_t i = 0; i < text.len;) {
         const char *at = text.data + i;
+        size_t run = plain_run(at, text.len - i);
+        if (run > 0) {
+            put(&out, at, run);
+            i += run;
+            continue;
+        }
         unsigned n = dbk_utf8_length(at, text.data + text.len);
         char letter = short_escape(*at);
         if (n == 0) {
