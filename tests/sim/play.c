@@ -352,11 +352,16 @@ static uint64_t least_units(const struct play *play, bool power)
                                                     : p->marks[p->mark_count - 1].units;
 }
 
-static void settle(struct play *play)
+static void forget_unheard(struct play *play)
 {
     forget_landed(play);
     free(play->unheard);
     play->unheard = NULL;
+}
+
+static void settle(struct play *play)
+{
+    forget_unheard(play);
     pair_forget_marks(&play->pair, play->pair.mark_count); /* units count on from what is left */
     pair_promise(&play->pair);
 }
@@ -644,7 +649,8 @@ static void not_heard(struct play *play, const struct play_ask *ask, const struc
     }
     keep_landed(play, ask, s);
     if (!disk_of(play)->dead && !is_failed(play)) {
-        settle(play); /* nothing has happened, but that it was asked */
+        /* Nothing has happened, but that it was asked; what was only written before is so still (K7). */
+        forget_unheard(play);
         play->loose = play->halted = ask->kind == ASK_CLAIM;
     }
 }
@@ -995,8 +1001,6 @@ void play_run(struct play *play)
 void play_run_idle(struct play *play)
 {
     play->script->run(play);
-    play_append(play, 1,
-                100); /* where a segment is full to its last block, no NOTE fits behind it */
     play_pass(play, 150000);
     play_pass(play, 150000);
     drop_subject(play);

@@ -235,7 +235,8 @@ enum dbk_fit dbk_stage_fit(const struct dbk_log *log, size_t delivery_bytes, siz
     }
     size_t part = log->space == DBK_SPACE_MAKING ? 2 : 4;
     size_t kept = keeps ? log->tail_segment_bytes / part : 0;
-    kept += whose == DBK_OF_CALLERS ? housekeeping_reserve(log) : 0;
+    /* And a block for the NOTE behind the callers' last group. */
+    kept += whose == DBK_OF_CALLERS ? housekeeping_reserve(log) + DBK_BLOCK_BYTES : 0;
     kept += whose == DBK_OF_HOUSEKEEPING ? DBK_BLOCK_BYTES : 0;
     kept = has_spare ? 0 : kept;
     if (need + kept <= log->tail_room) {
@@ -446,20 +447,53 @@ static bool tail_move(struct dbk_log *log, const struct dbk_spare *to, size_t li
     return ok;
 }
 
-bool dbk_tail_link(struct dbk_log *log, const struct dbk_link_frame *link,
-                   const struct dbk_spare *to)
+/* [state+stage] Encodes the LINK of the segment that the tail moves to, and counts on its room from here
+ * on. Returns the length of its frames. */
+static size_t enter_segment(struct dbk_log *log, const struct dbk_link_frame *link,
+                            const struct dbk_spare *to)
 {
-    dbk_mutex_lock(&log->state_lock);
-    dbk_mutex_lock(&log->stage_lock);
     size_t len = dbk_link_encode(log, link);
     size_t padded =
         dbk_round_up(DBK_GROUP_HEADER_BYTES + len + DBK_END_MARK_BYTES, DBK_BLOCK_BYTES);
     log->tail_room = to->segment_bytes - DBK_BLOCK_BYTES - (uint32_t)padded;
     log->tail_segment_no = to->segment_no;
     log->tail_segment_bytes = to->segment_bytes;
+    return len;
+}
+
+bool dbk_tail_link(struct dbk_log *log, const struct dbk_link_frame *link,
+                   const struct dbk_spare *to)
+{
+    dbk_mutex_lock(&log->state_lock);
+    dbk_mutex_lock(&log->stage_lock);
+    size_t len = enter_segment(log, link, to);
     dbk_mutex_unlock(&log->stage_lock);
     dbk_mutex_unlock(&log->state_lock);
     return tail_move(log, to, len) && dbk_tail_sync(log);
+}
+
+bool dbk_tail_make_room(struct dbk_log *log, size_t bytes, bool *ret_moved)
+{
+    dbk_mutex_lock(&log->state_lock);
+    dbk_mutex_lock(&log->stage_lock);
+    /* In one hold: what is staged meanwhile sees room in the old segment or in the new one. */
+    struct dbk_spare to = log->spare;
+    size_t len = 0;
+    bool moves = bytes > log->tail_room && to.file >= 0;
+    if (moves) {
+        struct dbk_link_frame link = dbk_tail_describe(log, to.segment_no);
+        log->spare.file = -1;
+        len = enter_segment(log, &link, &to);
+    }
+    dbk_mutex_unlock(&log->stage_lock);
+    dbk_mutex_unlock(&log->state_lock);
+    *ret_moved = moves;
+    if (!moves) {
+        return true;
+    }
+    /* A successor is only used after its predecessor was synced: its LINK proves that. */
+    return (log->tail.first_unsynced_us == DAYBOOK_NO_DEADLINE || dbk_tail_sync(log)) &&
+           tail_move(log, &to, len) && dbk_tail_sync(log);
 }
 
 /* ---- sealing ----------------------------------------------------------------------------------- */
@@ -663,12 +697,7 @@ static bool seal(struct dbk_log *log, struct sealed *ret)
         struct dbk_link_frame link = dbk_tail_describe(log, log->spare.segment_no);
         ret->to = log->spare;
         log->spare.file = -1;
-        ret->link_len = dbk_link_encode(log, &link);
-        size_t link_padded = dbk_round_up(
-            DBK_GROUP_HEADER_BYTES + ret->link_len + DBK_END_MARK_BYTES, DBK_BLOCK_BYTES);
-        log->tail_room = ret->to.segment_bytes - DBK_BLOCK_BYTES - (uint32_t)link_padded;
-        log->tail_segment_no = ret->to.segment_no;
-        log->tail_segment_bytes = ret->to.segment_bytes;
+        ret->link_len = enter_segment(log, &link, &ret->to);
     }
     dbk_assert(padded <= log->tail_room);
     log->tail_room -= (uint32_t)padded;

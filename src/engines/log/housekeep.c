@@ -75,6 +75,22 @@ static uint32_t next_number(struct dbk_log *log)
 
 /* ---- the tail ---------------------------------------------------------------------------------- */
 
+/* Busy: makes what was synced last provably durable, which only a later header does: a NOTE, or, where the
+ * segment is full to its last block, the LINK of the prepared one. Where neither can be written now it is
+ * tried again. */
+static bool write_note(struct dbk_log *log)
+{
+    bool moved = false;
+    if (!dbk_tail_make_room(log, DBK_BLOCK_BYTES, &moved)) {
+        return false;
+    }
+    if (!moved && (!dbk_tail_write_mark(log, DBK_GROUP_NOTE) || !dbk_tail_sync(log))) {
+        return false;
+    }
+    log->tail.noted = true;
+    return true;
+}
+
 /* Syncs what was written long enough ago; writes the NOTE of an idle journal. */
 static bool settle_tail(struct dbk_log *log)
 {
@@ -89,11 +105,7 @@ static bool settle_tail(struct dbk_log *log)
             done = dbk_tail_sync(log);
         }
     } else if (!tail->noted && tail->group_no > 0 && now - tail->last_sync_us >= IDLE_US) {
-        /* What was synced last is provably durable only once a later header says so. */
-        if (dbk_tail_write_mark(log, DBK_GROUP_NOTE)) {
-            done = dbk_tail_sync(log);
-        }
-        tail->noted = true;
+        done = write_note(log);
     }
     dbk_busy_end(log);
     return done;

@@ -627,13 +627,9 @@ enum daybook_code daybook_log_open_readonly(const struct daybook_log_options *op
 /* Marks the orderly end: in the prepared segment where the tail is full to its last block. */
 static bool mark_end(struct dbk_log *log)
 {
-    if (log->tail_room < DBK_BLOCK_BYTES && log->spare.file >= 0) {
-        struct dbk_spare to = log->spare;
-        struct dbk_link_frame link = dbk_tail_describe(log, to.segment_no);
-        log->spare.file = -1;
-        if (!dbk_tail_link(log, &link, &to)) {
-            return false;
-        }
+    bool moved;
+    if (!dbk_tail_make_room(log, DBK_BLOCK_BYTES, &moved)) {
+        return false;
     }
     return dbk_tail_write_mark(log, DBK_GROUP_CLEAN) && dbk_tail_sync(log);
 }

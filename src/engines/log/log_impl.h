@@ -338,6 +338,9 @@ bool dbk_tail_write_mark(struct dbk_log *log, uint16_t flags);
  * Takes the state lock. False: failed. */
 bool dbk_tail_link(struct dbk_log *log, const struct dbk_link_frame *link,
                    const struct dbk_spare *to);
+/* Busy: the tail moves to the prepared segment, if there is one and `bytes` do not fit where it is; what was
+ * written is synced, and so is its LINK. No lock held. False: failed. */
+bool dbk_tail_make_room(struct dbk_log *log, size_t bytes, bool *ret_moved);
 /* [state] Encodes LINK and STATE into link_memory. Returns the bytes of the frames. */
 size_t dbk_link_encode(struct dbk_log *log, const struct dbk_link_frame *link);
 /* Busy: what the LINK of segment `to` says of the tail. */

@@ -1047,7 +1047,7 @@ static void test_A4_a_mark_takes_no_room_that_a_verdict_counts_on(void **state)
         n++;
     }
     assert_int_equal(daybook_batch_new(1, 4096, 8 * 1024, &batch, NULL), DAYBOOK_OK);
-    while (log->tail_room > 4 * DBK_BLOCK_BYTES) { /* three are housekeeping's */
+    while (log->tail_room > 5 * DBK_BLOCK_BYTES) { /* three are housekeeping's, one a NOTE's */
         assert_int_equal(
             daybook_journal_claim(f->journal, &claim, NOW_US, DAYBOOK_NO_DEADLINE, batch, &f->err),
             DAYBOOK_OK);
@@ -1342,6 +1342,49 @@ static void test_a_full_tail_is_closed_in_the_prepared_segment(void **state)
     assert_int_equal(report.events, n);
     fixture_open(f);
     assert_int_equal(append(f, n - 1, n - 1, &result), DAYBOOK_ALREADY_PRESENT);
+    fixture_free(f);
+}
+
+/* An idle journal, full to its last block: what rots in its last group is told from a torn write. */
+static void test_D7_a_full_tail_is_noted_in_the_prepared_segment(void **state)
+{
+    struct fixture *f = fixture_new();
+    struct daybook_append_result result;
+    uint8_t zeros[512] = {0};
+    char path[128];
+    unsigned n = 0;
+    (void)state;
+    f->options.threads = DAYBOOK_LOG_INLINE;
+    f->os.monotonic_us = watched_monotonic_us;
+    fixture_open(f);
+    struct dbk_log *log = dbk_log_of(f->journal);
+    dbk_log_housekeep(f->journal);
+    while (log->tail_room >= DBK_BLOCK_BYTES) {
+        assert_int_equal(append(f, n, n, &result), DAYBOOK_OK);
+        n++;
+    }
+    assert_int_equal(log->tail.segment_no, 1);
+    uint32_t end = log->tail.offset;
+    for (unsigned i = 0; i < 3; i++) {
+        atomic_fetch_add(&clock_ahead_us, 200000);
+        while (dbk_log_housekeep(f->journal)) {
+            /* Once: a journal that stays idle writes nothing more. */
+        }
+    }
+    assert_int_equal(log->tail.segment_no, 2);
+    uint64_t groups = atomic_load(&log->groups);
+    atomic_fetch_add(&clock_ahead_us, 200000);
+    dbk_log_housekeep(f->journal);
+    assert_int_equal(atomic_load(&log->groups), groups);
+    dbk_log_abandon(f->journal);
+    /* The first sector of its last group turns zero, as in a write that was cut. */
+    snprintf(path, sizeof(path), "%s/seg-%016x.dbl", f->path, 1U);
+    int file = open(path, O_RDWR);
+    assert_true(file >= 0);
+    assert_int_equal(pwrite(file, zeros, sizeof(zeros), end - DBK_BLOCK_BYTES), sizeof(zeros));
+    close(file);
+    f->journal = NULL;
+    assert_int_equal(dbk_log_open(&f->options, &f->os, &f->journal, &f->err), DAYBOOK_DAMAGED);
     fixture_free(f);
 }
 
@@ -1850,6 +1893,7 @@ int main(void)
         cmocka_unit_test(test_a_prepared_segment_that_is_too_small_holds_up_nothing),
         cmocka_unit_test(test_A3_a_stored_event_larger_than_the_limits_now_in_force),
         cmocka_unit_test(test_a_full_tail_is_closed_in_the_prepared_segment),
+        cmocka_unit_test(test_D7_a_full_tail_is_noted_in_the_prepared_segment),
         cmocka_unit_test(test_a_segment_is_prepared_in_the_midst_of_other_work),
         cmocka_unit_test(test_a_segment_is_zeros_however_it_is_filled),
         cmocka_unit_test(test_what_nobody_reads_leaves_the_page_cache),

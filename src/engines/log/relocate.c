@@ -339,24 +339,6 @@ static size_t left_in_tail(const struct dbk_log *log)
     return log->tail_segment_bytes / 4 + dbk_round_up(log->group_max, DBK_BLOCK_BYTES);
 }
 
-/* Busy: the tail moves to the prepared segment if the batch does not fit. False: failed. */
-static bool make_tail_room(struct dbk_log *log, const struct dbk_relocation *r)
-{
-    dbk_mutex_lock(&log->stage_lock);
-    struct dbk_spare to = log->spare;
-    bool moves = padded(r) > log->tail_room && to.file >= 0;
-    log->spare.file = moves ? -1 : log->spare.file;
-    dbk_mutex_unlock(&log->stage_lock);
-    if (!moves) {
-        return true;
-    }
-    if (log->tail.first_unsynced_us != DAYBOOK_NO_DEADLINE && !dbk_tail_sync(log)) {
-        return false;
-    }
-    struct dbk_link_frame link = dbk_tail_describe(log, to.segment_no);
-    return dbk_tail_link(log, &link, &to);
-}
-
 /* Busy: the copies are on disk; their places count from here on. */
 static void move_places(struct dbk_log *log, struct dbk_relocation *r, uint64_t frames_lsn)
 {
@@ -388,7 +370,8 @@ static void move_places(struct dbk_log *log, struct dbk_relocation *r, uint64_t 
 /* Busy: writes the batch and moves the places. */
 static bool write_batch(struct dbk_log *log, struct dbk_relocation *r)
 {
-    if (dbk_log_has_failed(log) || !make_tail_room(log, r)) {
+    bool moved;
+    if (dbk_log_has_failed(log) || !dbk_tail_make_room(log, padded(r), &moved)) {
         return false;
     }
     dbk_mutex_lock(&log->state_lock);
