@@ -507,7 +507,7 @@ static void verdict_line(struct out *out, const char *path)
     struct dbk_scan scan;
     struct dbk_scan_end where = {.kind = DBK_END_EMPTY};
     struct daybook_error err = {.code = DAYBOOK_OK};
-    enum daybook_code code = dbk_scan_open(&scan, dbk_os_posix(), path, &err);
+    enum daybook_code code = dbk_scan_open_proven(&scan, dbk_os_posix(), path, 0, &err);
     if (code == DAYBOOK_OK) {
         code = dbk_scan_run(&scan, dbk_scan_no_visit, NULL, &where, &err);
     }

@@ -1751,6 +1751,7 @@ static void test_D7_a_bad_checkpoint_costs_time_and_nothing_else(void **state)
 
 static void test_D7_a_checkpoint_that_the_log_does_not_reach_is_refused(void **state)
 {
+    struct daybook_log_report report;
     uint64_t lsns[2] = {0, 0};
     char newest[128];
     char path[128];
@@ -1768,6 +1769,11 @@ static void test_D7_a_checkpoint_that_the_log_does_not_reach_is_refused(void **s
     assert_int_equal(dbk_log_open(&f->options, &f->os, &f->journal, &f->err), DAYBOOK_DAMAGED);
     assert_int_equal(access(newest, R_OK), 0);
     f->journal = NULL;
+    /* Nothing else proves it, and what an opening refuses is foreseen. */
+    assert_int_equal(dbk_log_verify(f->path, &f->os, NULL, NULL, &report, &f->err),
+                     DAYBOOK_DAMAGED);
+    assert_true(report.damaged > 0);
+    assert_false(report.live);
     snprintf(path, sizeof(path), "rm -rf %s", f->path);
     assert_int_equal(system(path), 0);
     free(f);

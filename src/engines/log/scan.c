@@ -18,6 +18,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/fault.h"
+#include "engines/log/checkpoint.h"
 
 enum {
     BUFFER_BYTES = 2 * DBK_GROUP_BYTES_MAX,
@@ -286,6 +287,41 @@ enum daybook_code dbk_scan_open(struct dbk_scan *scan, const struct dbk_os *os, 
     }
     for (uint32_t i = 0; i < scan->count && code == DAYBOOK_OK; i++) {
         code = peek(scan, &scan->segments[i], err);
+    }
+    return code;
+}
+
+enum daybook_code dbk_scan_open_proven(struct dbk_scan *scan, const struct dbk_os *os,
+                                       const char *path, uint64_t end_lsn,
+                                       struct daybook_error *err)
+{
+    enum { LOOKED_AT_MAX = 16 };
+    uint64_t lsns[LOOKED_AT_MAX];
+    /* Before the segments are looked at: somebody may be writing, and the log is never behind a checkpoint. */
+    int n = dbk_checkpoints_list(os, path, lsns, LOOKED_AT_MAX);
+    enum daybook_code code = dbk_scan_open(scan, os, path, err);
+    if (code == DAYBOOK_OK && n < 0) {
+        return read_failed(scan, err, n, "the directory", 0);
+    }
+    for (int i = 0; code == DAYBOOK_OK && i < n && scan->has_identity; i++) {
+        struct dbk_checkpoint_file file;
+        struct daybook_error detail = {.code = DAYBOOK_OK};
+        if (end_lsn != 0 && lsns[i] > end_lsn) {
+            continue;
+        }
+        enum daybook_code read =
+            dbk_checkpoint_read(os, path, lsns[i], scan->identity.uuid, &file, &detail);
+        if (read == DAYBOOK_OK) {
+            scan->proof_lsn = lsns[i];
+            dbk_checkpoint_file_free(&file);
+            break;
+        }
+        if (read != DAYBOOK_DAMAGED && read != DAYBOOK_NOT_FOUND) {
+            code = read;
+            if (err != NULL) {
+                *err = detail;
+            }
+        }
     }
     return code;
 }
@@ -827,7 +863,7 @@ enum daybook_code dbk_scan_reach(struct dbk_scan *scan, const struct dbk_os *os,
     for (unsigned look_no = 0; look_no < LOOKS_MAX; look_no++) {
         detail = (struct daybook_error){.code = DAYBOOK_OK};
         *ret_end = (struct dbk_scan_end){.segment_no = 0};
-        code = dbk_scan_open(scan, os, path, &detail);
+        code = dbk_scan_open_proven(scan, os, path, 0, &detail);
         if (code == DAYBOOK_OK) {
             code = dbk_scan_run(scan, dbk_scan_no_visit, NULL, ret_end, &detail);
         }

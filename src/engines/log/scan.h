@@ -81,6 +81,11 @@ struct dbk_scan {
  * such directory. Not OK otherwise: DAMAGED, NEWER_FORMAT, BACKEND, NO_MEMORY. */
 enum daybook_code dbk_scan_open(struct dbk_scan *scan, const struct dbk_os *os, const char *path,
                                 struct daybook_error *err);
+/* The same, and knows what the checkpoints prove to have been durable (proof_lsn), as an opening does: the newest
+ * that is whole, of those up to `end_lsn` (0: of all). A damaged one proves nothing. */
+enum daybook_code dbk_scan_open_proven(struct dbk_scan *scan, const struct dbk_os *os,
+                                       const char *path, uint64_t end_lsn,
+                                       struct daybook_error *err);
 void dbk_scan_release(struct dbk_scan *scan);
 /* Walks the groups in order and judges the end. */
 enum daybook_code dbk_scan_run(struct dbk_scan *scan, dbk_scan_group *visit, void *user,

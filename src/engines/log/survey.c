@@ -362,13 +362,15 @@ static void ask_the_scan(struct dbk_survey *survey)
     struct dbk_scan scan;
     struct dbk_scan_end end = {.kind = DBK_END_EMPTY};
     struct daybook_error err = {.code = DAYBOOK_OK};
-    enum daybook_code code = dbk_scan_open(&scan, survey->salvage->os, survey->salvage->path, &err);
+    enum daybook_code code =
+        dbk_scan_open_proven(&scan, survey->salvage->os, survey->salvage->path, 0, &err);
     if (code == DAYBOOK_OK) {
         code = dbk_scan_run(&scan, dbk_scan_no_visit, NULL, &end, &err);
     }
     survey->sound = code == DAYBOOK_OK && end.kind != DBK_END_SUSPECT;
     survey->is_short = survey->sound && dbk_scan_is_short(&scan, &end);
     survey->end_lsn = survey->sound ? dbk_lsn(end.segment_no, end.offset) : 0;
+    survey->proof_lsn = scan.proof_lsn;
     dbk_scan_release(&scan);
 }
 

@@ -246,7 +246,7 @@ static enum daybook_code check(struct verify *verify, uint64_t end_lsn, struct d
 {
     struct dbk_scan *scan = &verify->scan;
     struct dbk_scan_end end = {.kind = DBK_END_EMPTY};
-    enum daybook_code code = dbk_scan_open(scan, verify->os, verify->path, err);
+    enum daybook_code code = dbk_scan_open_proven(scan, verify->os, verify->path, end_lsn, err);
     if (code == DAYBOOK_OK && !scan->has_identity) {
         code = dbk_fail(err, DAYBOOK_NOT_FOUND, "%s: holds no journal", verify->path);
     }
