@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `daybook dump`: the groups and frames of a data directory, as text or as one JSON object a line. Both
+ * `daybook dump`: the groups and frames of a data directory, what its indexes list and what its checkpoints
+ * hold, as text or as one JSON object a line. Both
  * forms come from the same rows: ` name=value` or `"name":value`. What is damaged is named where it
  * stands, and the dump goes on behind it.
  */
@@ -8,9 +9,12 @@
 #include <string.h>
 
 #include "app/text.h"
+#include "base/bytes.h"
 #include "cli/cli.h"
+#include "engines/log/checkpoint.h"
 #include "engines/log/salvage.h"
 #include "engines/log/scan.h"
+#include "engines/log/segment_index.h"
 
 struct out {
     bool json;
@@ -499,6 +503,141 @@ static enum daybook_code visit(void *user, const struct dbk_salvage_item *item,
     return DAYBOOK_OK;
 }
 
+/* ---- indexes and checkpoints ----------------------------------------------------------------- */
+
+static void helper_damage(struct out *out, uint64_t lsn, const char *what)
+{
+    begin(out, out->json ? "damage" : "DAMAGED");
+    place(out, "at", lsn);
+    word(out, "what", what);
+    end(out);
+    out->damaged++;
+}
+
+static bool index_entry(void *user, const struct dbk_index_entry *entry)
+{
+    struct out *out = user;
+    begin(out, "entry");
+    place(out, "at", dbk_lsn(entry->meta.place.segment_no, entry->meta.place.offset));
+    number(out, "position", entry->meta.position);
+    number(out, "bytes", entry->meta.place.len);
+    moment(out, "observed_at", entry->meta.observed_at_us);
+    moment(out, "accepted_at", entry->meta.accepted_at_us);
+    number(out, "relocated", entry->relocated ? 1 : 0);
+    number(out, "damaged", entry->meta.damaged ? 1 : 0);
+    end(out);
+    return true;
+}
+
+static void index_lines(struct out *out, const struct dbk_salvage *salvage)
+{
+    enum { PATH_BYTES = 4096 };
+    for (uint32_t i = 0; i < salvage->count; i++) {
+        const struct dbk_salvage_segment *segment = &salvage->segments[i];
+        char file[PATH_BYTES];
+        struct dbk_stat st;
+        struct dbk_index_header expected = {
+            .segment_no = segment->segment_no, .salt = segment->salt, .end = segment->end};
+        memcpy(expected.uuid, salvage->identity.uuid, sizeof(expected.uuid));
+        (void)snprintf(file, sizeof file, "%s/seg-%016" PRIx64 ".dbi", salvage->path,
+                       (uint64_t)segment->segment_no);
+        if (salvage->os->stat(salvage->os, file, &st) < 0) {
+            continue;
+        }
+        begin(out, "index");
+        number(out, "segment", segment->segment_no);
+        number(out, "file_bytes", st.size_bytes);
+        end(out);
+        enum dbk_index_state state =
+            dbk_index_read(salvage->os, salvage->path, &expected, index_entry, out);
+        if (state == DBK_INDEX_BAD) {
+            helper_damage(
+                out, dbk_lsn(segment->segment_no, 0),
+                "the index is damaged, or does not fit its segment: the next opening makes "
+                "it again");
+        } else if (state == DBK_INDEX_UNREADABLE) {
+            helper_damage(out, dbk_lsn(segment->segment_no, 0), "the index cannot be read");
+        }
+    }
+}
+
+/* How many bits of the entries of CHUNKS or DELIVERY are set, of the word at `at`. */
+static uint64_t bits_of(const struct dbk_section *section, size_t at)
+{
+    uint64_t count = 0;
+    for (uint64_t i = 0; section != NULL && i < section->count; i++) {
+        count += (uint64_t)__builtin_popcountll(dbk_get_u64(dbk_section_entry(section, i) + at));
+    }
+    return count;
+}
+
+static uint64_t entries_of(const struct dbk_checkpoint *checkpoint, enum dbk_section_kind kind,
+                           uint32_t i)
+{
+    const struct dbk_section *section = dbk_checkpoint_section(checkpoint, kind, i);
+    return section == NULL ? 0 : section->count;
+}
+
+static void checkpoint_line(struct out *out, const struct dbk_checkpoint_file *file)
+{
+    const struct dbk_checkpoint *c = &file->decoded;
+    struct dbk_checkpoint_journal journal = dbk_checkpoint_journal_get(
+        dbk_section_entry(dbk_checkpoint_section(c, DBK_SECTION_JOURNAL, 0), 0));
+    const struct dbk_section *consumers = dbk_checkpoint_section(c, DBK_SECTION_CONSUMERS, 0);
+    begin(out, "checkpoint");
+    place(out, "at", file->lsn);
+    number(out, "file_bytes", file->len);
+    number(out, "epoch", c->header.epoch);
+    moment(out, "created_at", c->header.created_us);
+    number(out, "next_position", journal.next_position);
+    number(out, "accepted", journal.counters.accepted);
+    number(out, "stored", bits_of(dbk_checkpoint_section(c, DBK_SECTION_CHUNKS, 0), 8));
+    number(out, "relocated", journal.relocated ? 1 : 0);
+    number(out, "lowest_segment", journal.trim_lowest);
+    number(out, "by_checkpoint", journal.trim_by_checkpoint ? 1 : 0);
+    number(out, "orphans", entries_of(c, DBK_SECTION_ORPHANS, 0));
+    number(out, "quarantines", entries_of(c, DBK_SECTION_QUARANTINES, 0));
+    number(out, "operations", entries_of(c, DBK_SECTION_TRAIL, 0));
+    list_begin(out, "consumers");
+    for (uint32_t i = 0; consumers != NULL && i < consumers->count; i++) {
+        struct dbk_consumer_restated one;
+        const struct dbk_section *delivery = dbk_checkpoint_section(c, DBK_SECTION_DELIVERY, i);
+        if (!dbk_consumer_get(dbk_section_entry(consumers, i), &one)) {
+            continue;
+        }
+        list_item(out, i, "consumer");
+        number(out, "consumer", one.id);
+        word(out, "name", one.name);
+        number(out, "acknowledged", bits_of(delivery, 0));
+        number(out, "discarded", bits_of(delivery, 8));
+        number(out, "quarantined", bits_of(delivery, 16));
+        number(out, "handed_out", bits_of(delivery, 24));
+        number(out, "leases", entries_of(c, DBK_SECTION_LEASES, i));
+        list_item_end(out);
+    }
+    list_end(out);
+    end(out);
+}
+
+static void checkpoint_lines(struct out *out, const struct dbk_salvage *salvage)
+{
+    enum { LOOKED_AT_MAX = 16 };
+    uint64_t lsns[LOOKED_AT_MAX];
+    int n = dbk_checkpoints_list(salvage->os, salvage->path, lsns, LOOKED_AT_MAX);
+    for (int i = n; i-- > 0;) {
+        struct dbk_checkpoint_file file;
+        struct daybook_error err = {0};
+        enum daybook_code code = dbk_checkpoint_read(salvage->os, salvage->path, lsns[i],
+                                                     salvage->identity.uuid, &file, &err);
+        if (code == DAYBOOK_OK) {
+            checkpoint_line(out, &file);
+            dbk_checkpoint_file_free(&file);
+        } else if (code != DAYBOOK_NOT_FOUND) {
+            helper_damage(out, lsns[i], err.message);
+        }
+    }
+}
+
 /* How an opening judges the directory. */
 static void verdict_line(struct out *out, const char *path)
 {
@@ -545,6 +684,10 @@ static enum cli_status run(const struct cli_args *args)
         code = dbk_salvage_walk(&salvage, visit, &out, &err);
     }
     if (code == DAYBOOK_OK) {
+        index_lines(&out, &salvage);
+        checkpoint_lines(&out, &salvage);
+    }
+    if (code == DAYBOOK_OK) {
         verdict_line(&out, path);
     }
     dbk_salvage_release(&salvage);
@@ -561,10 +704,12 @@ const struct cli_command cli_dump = {
     .name = "dump",
     .arguments = "DIR [--json]",
     .summary = "shows the groups and frames of a data directory",
-    .about = "Reads only, takes no lock. Names what is damaged where it stands and goes on behind "
-             "it; the\n"
-             "last line is the verdict of an opening. Exit status 0: nothing is damaged; 3: "
-             "something is.\n",
+    .about =
+        "Reads only, takes no lock. Behind them come the indexes and the checkpoints. Names what "
+        "is\n"
+        "damaged where it stands and goes on behind it; the last line is the verdict of an "
+        "opening. Exit status 0: nothing is damaged; 3: "
+        "something is.\n",
     .examples = "  daybook dump ./daybook-data\n"
                 "  daybook dump ./daybook-data --json | grep '\"kind\":\"damage\"'\n",
     .choices = "DIR",

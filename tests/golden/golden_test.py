@@ -84,6 +84,64 @@ def test_repaired_and_backed_up(name):
                 assert os.path.exists(os.path.join(copy, first))
 
 
+def place(text):
+    return tuple(int(n) for n in text.split(":"))
+
+
+def test_dump_of_indexes_and_checkpoints():
+    """An index lists what stands in its segment, in order; a checkpoint says what is stored, and of whom."""
+    rows = [json.loads(line) for line in run(BINARY, "dump", os.path.join(HERE, "moved"), "--json").stdout.splitlines()]
+    stands = []
+    for row in rows:
+        if row["kind"] == "frame" and "events" in row:
+            segment, offset = place(row["at"])
+            stands.append((segment, offset + (32 if row["type"] == "RELOCATE" else 24), row["events"][0]["position"]))
+    indexed = [row["segment"] for row in rows if row["kind"] == "index"]
+    listed = [(*place(row["at"]), row["position"]) for row in rows if row["kind"] == "entry"]
+    assert len(indexed) == 3 and listed == [s for s in stands if s[0] in indexed], (listed, stands)
+    relocated = [row["position"] for row in rows if row["kind"] == "entry" and row["relocated"]]
+    assert {1, 2, 3} < set(relocated), relocated
+    older, newest = [row for row in rows if row["kind"] == "checkpoint"]
+    events = len(recorded("moved").splitlines())
+    assert (older["stored"], newest["stored"]) == (events - 1, events), (older, newest)
+    assert newest["relocated"] == newest["by_checkpoint"] == newest["operations"] == newest["quarantines"] == 1, newest
+    ledger, archive = newest["consumers"]
+    assert (ledger["name"], ledger["quarantined"], ledger["discarded"]) == ("ledger", 1, 0), ledger
+    assert (archive["name"], archive["quarantined"], archive["discarded"]) == ("archive", 0, 1), archive
+    assert os.path.exists(os.path.join(HERE, "moved", "ckpt-%08x%08x.dbc" % place(newest["at"])))
+
+
+def flip(path):
+    with open(path, "r+b") as file:
+        data = file.read()
+        file.seek(len(data) // 2)
+        file.write(bytes([data[len(data) // 2] ^ 4]))
+
+
+def test_indexes_and_checkpoints_that_rot():
+    """One costs no event, and is named. Both checkpoints are refused where only they know; a repair goes on without."""
+    helpers = sorted(n for n in os.listdir(os.path.join(HERE, "moved")) if n.endswith((".dbi", ".dbc")))
+    checkpoints = [n for n in helpers if n.endswith(".dbc")]
+    for hurt in [[n] for n in helpers] + [checkpoints]:
+        with tempfile.TemporaryDirectory() as scratch:
+            copy, new = os.path.join(scratch, "copy"), os.path.join(scratch, "new")
+            shutil.copytree(os.path.join(HERE, "moved"), copy)
+            for name in hurt:
+                flip(os.path.join(copy, name))
+            dumped = run(BINARY, "dump", copy, "--json")
+            named = [row for row in map(json.loads, dumped.stdout.splitlines()) if row["kind"] == "damage"]
+            assert dumped.returncode == 3 and len(named) == len(hurt), (hurt, named)
+            assert run(BINARY, "verify", copy).returncode == 1, hurt
+            export = run(BINARY, "export", "--data", copy)
+            reader = run(sys.executable, os.path.join(HERE, "read.py"), copy)
+            whole = recorded("moved") if hurt != checkpoints else b""
+            assert export.stdout == reader.stdout == whole, (hurt, export.stderr, reader.stderr)
+            assert export.returncode == reader.returncode == (0 if whole else 1), hurt
+            repaired = run(BINARY, "repair", copy, "--out", new, "--json")
+            assert repaired.returncode == (3 if hurt[0] in checkpoints else 0), (hurt, repaired)
+            assert run(BINARY, "export", "--data", new).stdout == recorded("moved"), hurt
+
+
 def delete(path):
     os.remove(path)
 
@@ -101,11 +159,11 @@ WOUNDS = {"file deleted": delete, "a byte of its LINK": overwrite(4170, b"\xff")
           "three blocks zeroed": overwrite(5 * 4096, bytes(3 * 4096))}
 
 
-def test_wounds_of_a_journal_of_many_segments():
+def test_wounds_of_a_journal_of_many_segments(name):
     """Each segment hurt in each way: repaired, it opens; what a bookkeeping block held costs no event."""
-    source = os.path.join(HERE, "trimmed")
-    reference = recorded("trimmed").splitlines()
-    for segment in sorted(n for n in os.listdir(source) if n.startswith("seg-")):
+    source = os.path.join(HERE, name)
+    reference = recorded(name).splitlines()
+    for segment in sorted(n for n in os.listdir(source) if n.endswith(".dbl")):
         for wound, act in WOUNDS.items():
             with tempfile.TemporaryDirectory() as scratch:
                 hurt, new = os.path.join(scratch, "hurt"), os.path.join(scratch, "new")
@@ -165,7 +223,10 @@ def main():
     tests = [(f"{test.__name__} {name}", lambda t=test, n=name: t(n)) for name in names()
              for test in (test_answers, test_independent_reader, test_repaired_and_backed_up)]
     tests += [(test.__name__, test) for test in (test_every_kind_is_there, test_reading_writes_nothing,
-                                               test_wounds_of_a_journal_of_many_segments)]
+                                               test_dump_of_indexes_and_checkpoints,
+                                               test_indexes_and_checkpoints_that_rot)]
+    wounds = test_wounds_of_a_journal_of_many_segments
+    tests += [(f"{wounds.__name__} {name}", lambda n=name: wounds(n)) for name in ("trimmed", "moved")]
     print(f"1..{len(tests)}")
     failed = 0
     for title, test in tests:

@@ -32,6 +32,15 @@ static struct daybook_bytes text(const char *s)
     return (struct daybook_bytes){s, strlen(s)};
 }
 
+/* The machine's, but for a clock that goes ahead with now_us. */
+static struct dbk_os os;
+static int64_t ahead_us;
+
+static int64_t ahead_monotonic_us(const struct dbk_os *self)
+{
+    return dbk_os_posix()->monotonic_us(self) + ahead_us;
+}
+
 static const struct daybook_operator by = {{"ops", 3}, {"golden", 6}};
 
 static struct daybook_journal *journal;
@@ -49,7 +58,7 @@ static void open_journal(const char *path, uint64_t events_max)
         .threads = DAYBOOK_LOG_INLINE,
         .now_us = now_us,
     };
-    MUST(dbk_log_open(&options, dbk_os_posix(), &journal, &err));
+    MUST(dbk_log_open(&options, &os, &journal, &err));
 }
 
 static void house(void)
@@ -107,16 +116,36 @@ static struct daybook_hand_out hand_out(size_t i)
     return (struct daybook_hand_out){batch->deliveries[i].position, batch->deliveries[i].token};
 }
 
-static void ack_all(const char *consumer)
+/* All that waits, but for the event at position `but`, whose lease lives on. */
+static void ack_all_but(const char *consumer, uint64_t but)
 {
     enum daybook_code codes[64];
     struct daybook_hand_out set[64];
     while (claim(consumer, 64, 0) > 0) {
+        size_t count = 0;
         for (size_t i = 0; i < batch->count; i++) {
-            set[i] = hand_out(i);
+            if (batch->deliveries[i].position != but) {
+                set[count++] = hand_out(i);
+            }
         }
-        MUST(daybook_journal_ack(journal, consumer, set, batch->count, now_us, DAYBOOK_NO_DEADLINE,
-                                 codes, &err));
+        MUST(daybook_journal_ack(journal, consumer, set, count, now_us, DAYBOOK_NO_DEADLINE, codes,
+                                 &err));
+    }
+}
+
+static void ack_all(const char *consumer)
+{
+    ack_all_but(consumer, 0);
+}
+
+/* Time passes, with what a housekeeper and maintenance do in it. */
+static void pass(unsigned seconds)
+{
+    for (unsigned i = 0; i < seconds; i += 60) {
+        now_us += 60000000;
+        ahead_us += 60000000;
+        MUST(daybook_journal_maintain(journal, now_us, DAYBOOK_NO_DEADLINE, NULL, &err));
+        house();
     }
 }
 
@@ -248,6 +277,35 @@ static void make_started(const char *path)
     leave("killed");
 }
 
+/* Old events that stay while everything around them goes: they were relocated, and segments are gone whose
+ * deliveries only the checkpoints know. Sealed segments have indexes. */
+static void make_moved(const char *path)
+{
+    struct daybook_hand_out h;
+    open_journal(path, 1000);
+    claim("ledger", 0, 0);
+    claim("archive", 0, 0);
+    fill("old", 3, 700);
+    claim("ledger", 2, 0);
+    h = hand_out(1);
+    MUST(daybook_journal_quarantine(journal, "ledger", h, DAYBOOK_REASON_REJECTED,
+                                    text("{\"message\":\"no such account\"}"), now_us,
+                                    DAYBOOK_NO_DEADLINE, &err));
+    ack_all_but("ledger", 1);
+    MUST(daybook_journal_discard(journal, "archive", text("old-0"), &by, now_us,
+                                 DAYBOOK_NO_DEADLINE, &err));
+    fill("gone", 40, 5000);
+    ack_all_but("ledger", 1);
+    ack_all_but("archive", 3);
+    pass(7200);
+    fill("new", 14, 5000); /* a sealed segment, with its index */
+    ack_all_but("archive", 3);
+    pass(7200);
+    (void)append("last", "key 0", "{\"after\":\"the move\"}");
+    claim("archive", 1, 0);
+    leave("killed");
+}
+
 static void change(const char *path, const char *find, size_t at, const char *with, size_t len)
 {
     static char bytes[1 << 20];
@@ -278,12 +336,14 @@ static void make_damaged(const char *path, const char *kind)
 int main(int argc, char **argv)
 {
     char path[4096];
-    static const char *const names[] = {"verdicts", "trimmed", "dropped",
-                                        "record",   "refused", "started"};
+    static const char *const names[] = {"verdicts", "trimmed", "dropped", "record",
+                                        "refused",  "started", "moved"};
     if (argc != 2) {
         (void)fprintf(stderr, "usage: make-golden DIR\n");
         return 2;
     }
+    os = *dbk_os_posix();
+    os.monotonic_us = ahead_monotonic_us;
     MUST(daybook_batch_new(64, 1 << 20, 8000, &batch, &err));
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         (void)snprintf(path, sizeof path, "%s/%s", argv[1], names[i]);
@@ -296,6 +356,8 @@ int main(int argc, char **argv)
             make_dropped(path);
         } else if (strcmp(names[i], "started") == 0) {
             make_started(path);
+        } else if (strcmp(names[i], "moved") == 0) {
+            make_moved(path);
         } else {
             make_damaged(path, names[i]);
         }

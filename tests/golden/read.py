@@ -4,12 +4,7 @@
 
 Written from docs/FORMAT.md and sharing nothing with the engine: if the two differ, the page or one of them is
 wrong. usage: read.py DIR. Exit status 1: refused, or a record is damaged (the others are printed)."""
-import datetime
-import json
-import os
-import re
-import struct
-import sys
+import datetime, json, os, re, struct, sys
 
 BLOCK, SECTOR, GROUP_MAX = 4096, 512, 1 << 20
 END_MARK = bytes.fromhex("e7656e64e7656e64")
@@ -19,58 +14,44 @@ ACK = 1
 REGISTER, RELEASE, DISCARD, RETIRE, REWIND = range(1, 6)
 UNSET = -(1 << 63)
 
-
 class Refused(Exception):
     pass
 
-
 # ---- CRC32C ---------------------------------------------------------------------------------------------
-
-def make_table():
-    table = []
-    for n in range(256):
-        for _ in range(8):
-            n = n >> 1 ^ (0x82F63B78 if n & 1 else 0)
-        table.append(n)
-    return table
-
-
-TABLE = make_table()
-
+TABLE = list(range(256))
+for _ in range(8):
+    TABLE = [n >> 1 ^ (0x82F63B78 if n & 1 else 0) for n in TABLE]
 
 def crc32c(data, crc=0):
     crc ^= 0xFFFFFFFF
     for byte in data:
         crc = crc >> 8 ^ TABLE[(crc ^ byte) & 0xFF]
     return crc ^ 0xFFFFFFFF
-
-
 assert crc32c(b"123456789") == 0xE3069283
-
 
 def seeded(salt, lsn, data):
     return crc32c(data, crc32c(struct.pack("<QQ", salt, lsn)))
 
-
 def up(n, unit):
     return (n + unit - 1) // unit * unit
 
-
 # ---- files ----------------------------------------------------------------------------------------------
+def read_file(directory, name, magic, length, features):
+    """A file that a header of so many bytes begins, which holds."""
+    with open(os.path.join(directory, name), "rb") as file:
+        data = file.read()
+    head = data[:length]
+    if len(head) < length or head[:8] != magic or crc32c(head[:-4]) != struct.unpack("<I", head[-4:])[0]:
+        raise Refused(f"{name} is damaged")
+    if struct.unpack_from("<H", head, 8)[0] > 1 or struct.unpack_from("<Q", head, features)[0]:
+        raise Refused(f"{name} is of a newer format")
+    return data
 
 class Segment:
     def __init__(self, directory, name, uuid):
-        self.number = int(name[4:20], 16)
-        with open(os.path.join(directory, name), "rb") as file:
-            self.data = file.read()
-        head = self.data[:BLOCK]
-        if len(head) < BLOCK or head[:8] != b"DAYBOOKS" or crc32c(head[:4092]) != struct.unpack("<I", head[4092:])[0]:
-            raise Refused(f"the header of {name} is damaged")
-        major, _, length, block, zero = struct.unpack_from("<HHIII", head, 8)
-        number, self.size, self.salt, incompatible = struct.unpack_from("<QQQQ", head, 40)
-        if major > 1 or incompatible:
-            raise Refused(f"{name} is of a newer format")
-        if (length, block, zero) != (BLOCK, BLOCK, 0) or number != self.number or head[24:40] != uuid:
+        self.data = read_file(directory, name, b"DAYBOOKS", BLOCK, 64)
+        length, block, zero, owner, self.number, self.size, self.salt = struct.unpack_from("<12xIII16sQQQ", self.data)
+        if (length, block, zero, owner, self.number) != (BLOCK, BLOCK, 0, uuid, int(name[4:20], 16)):
             raise Refused(f"{name} is of another journal")
         if len(self.data) > self.size:
             raise Refused(f"{name} is longer than its size")
@@ -80,9 +61,6 @@ class Segment:
             names = ("predecessor", "skipped", "end", "hcrc", "number", "events", "frames", "aside")
             self.link = dict(zip(names, struct.unpack_from("<IIIIQQQQ", first.frames[0].body)))
 
-    def lsn(self, offset):
-        return self.number << 32 | offset
-
     def group(self, offset):
         """The group whose header holds at this place, else None."""
         head = self.data[offset:offset + 64]
@@ -90,19 +68,33 @@ class Segment:
             return None
         group = Group(head)
         fits = group.body_len >= 8 and group.body_len % 8 == 0 and 64 + group.body_len <= GROUP_MAX
-        if (group.magic != 0x47424459 or group.head_len != 64 or group.lsn != self.lsn(offset)
+        if (group.magic != 0x47424459 or group.head_len != 64 or group.lsn != self.number << 32 | offset
                 or group.hcrc != seeded(self.salt, group.lsn, head[4:]) or not fits):
             return None
         group.read_body(self, offset)
         return group
 
-
 class Frame:
-    def __init__(self, head, body):
+    def __init__(self, head, lsn):
         _, self.length, self.bcrc, self.kind, self.flags, self.count, self.position = struct.unpack("<IIIBBHQ", head)
-        self.body = body
-        self.records_sound = True
+        self.lsn, self.body, self.records_sound = lsn, b"", True
 
+    def entries(self):
+        """Of an EVENT, or of one that was relocated: position, (names, observed, accepted, record or None)."""
+        at, count = 0, self.count if self.kind == EVENT else 0
+        if self.kind == RELOCATE and self.body[0] == EVENT:
+            at, count = 8, struct.unpack_from("<H", self.body, 2)[0]
+        for i in range(count):
+            lengths = self.body[at + 2:at + 5]
+            observed, accepted, length, record_crc = struct.unpack_from("<qqII", self.body, at + 8)
+            names, begin = [], at + 40
+            for n in lengths:
+                names.append(self.body[begin:begin + n].decode())
+                begin += n
+            at += up(40 + sum(lengths), 8)
+            record = self.body[at:at + length]
+            yield self.position + i, (names, observed, accepted, record if crc32c(record) == record_crc else None)
+            at += up(length, 8)
 
 class Group:
     def __init__(self, head):
@@ -122,7 +114,7 @@ class Group:
             head = whole[at:at + 24]
             if end - at < 24 or struct.unpack_from("<I", head)[0] != seeded(segment.salt, self.lsn + at, head[4:]):
                 return
-            frame = Frame(head, b"")
+            frame = Frame(head, self.lsn + at)
             if frame.length % 8 or frame.length > end - at - 24:
                 return
             frame.body = whole[at + 24:at + 24 + frame.length]
@@ -138,11 +130,10 @@ class Group:
         whole = segment.data[offset:offset + self.used]
         return any(not any(whole[at:at + SECTOR]) for at in range(SECTOR, self.used, SECTOR))
 
-
 def body_holds(frame):
     """bcrc runs over the body; of events over their meta parts alone."""
     body, prefix, count = frame.body, 0, frame.count
-    if frame.kind == RELOCATE and body[:1] == bytes([EVENT]):
+    if frame.kind == RELOCATE and body[:1] == b"\1":
         prefix, count = 8, struct.unpack_from("<H", body, 2)[0]
     elif frame.kind != EVENT:
         return crc32c(body) == frame.bcrc
@@ -153,8 +144,6 @@ def body_holds(frame):
         meta = up(40 + sum(body[at + 2:at + 5]), 8)
         length, record_crc = struct.unpack_from("<II", body, at + 24)
         whole = up(meta + length, 8)
-        if at + whole > len(body):
-            return False
         crc = crc32c(body[at:at + meta], crc)
         record = body[at + meta:at + meta + length]
         if crc32c(record) != record_crc or any(body[at + meta + length:at + whole]):
@@ -162,23 +151,37 @@ def body_holds(frame):
         at += whole
     return at == len(body) and crc == frame.bcrc
 
+class Checkpoint:
+    """Its sections by kind, in order: (subject, entries)."""
+    def __init__(self, directory, name, uuid):
+        data = read_file(directory, name, b"DAYBOOKC", 128, 56)
+        self.sections, at = {}, 128
+        owner, self.lsn, size, count = struct.unpack_from("<16x16sQQI", data)
+        if (owner, self.lsn, size) != (uuid, int(name[5:21], 16), len(data)):
+            raise Refused(f"{name} is cut off, or of another journal")
+        for number in range(count):
+            head = data[at:at + 32].ljust(32, b"\0")
+            hcrc, kind, _, subject, unit, length, crc, place = struct.unpack("<IHHIIQII", head)
+            body = data[at + 32:at + 32 + length]
+            if (hcrc, crc, place) != (crc32c(head[4:], crc32c(struct.pack("<Q", self.lsn))), crc32c(body), number):
+                raise Refused(f"section {number} of {name} is damaged")
+            self.sections.setdefault(kind, []).append((subject, [body[i:i + unit] for i in range(0, length, unit)]))
+            at += 32 + length
 
 # ---- where the log ends ---------------------------------------------------------------------------------
-
 class Log:
     """The groups of the log in order, by the section "Where the log ends"."""
-
     def __init__(self, directory):
-        with open(os.path.join(directory, "FORMAT"), "rb") as file:
-            identity = file.read()
-        if len(identity) != 128 or identity[:8] != b"DAYBOOKF" or crc32c(identity[:124]) != struct.unpack(
-                "<I", identity[124:])[0]:
-            raise Refused("FORMAT is damaged")
-        if struct.unpack_from("<H", identity, 8)[0] > 1 or struct.unpack_from("<Q", identity, 40)[0]:
-            raise Refused("written by a newer version")
-        names = sorted(n for n in os.listdir(directory) if re.fullmatch(r"seg-[0-9a-f]{16}\.dbl", n))
-        self.segments = [Segment(directory, name, identity[16:32]) for name in names]
-        self.groups, self.last, self.durable = [], None, 0
+        uuid = read_file(directory, "FORMAT", b"DAYBOOKF", 128, 40)[16:32]
+        names = sorted(os.listdir(directory))
+        self.segments = [Segment(directory, n, uuid) for n in names if re.fullmatch(r"seg-[0-9a-f]{16}\.dbl", n)]
+        self.groups, self.last, self.checkpoints = [], None, []
+        for name in (n for n in reversed(names) if re.fullmatch(r"ckpt-[0-9a-f]{16}\.dbc", n)):
+            try:
+                self.checkpoints.append(Checkpoint(directory, name, uuid))
+            except Refused as reason:
+                print(f"read.py: {reason}", file=sys.stderr)  # the older one, or the whole log
+        self.durable = self.checkpoints[0].lsn if self.checkpoints else 0
         self.walk()
 
     def successor(self, index):
@@ -224,10 +227,9 @@ class Log:
             return "odd", None
         if not group.sound:
             return ("torn" if group.zero_sector(segment, offset) else "odd"), None
-        last = self.last
-        follows = last is None or (group.number == last.number + 1 and group.prev == last.hcrc
-                                   and group.epoch >= last.epoch)
-        return ("group" if follows else "odd"), group
+        last = self.last or Group(bytes(64))
+        follows = (group.number, group.prev) == (last.number + 1, last.hcrc) and group.epoch >= last.epoch
+        return ("group" if follows or not self.last else "odd"), group
 
     def proofs(self, segment, offset):
         """What valid group headers behind a place prove, and where the last byte stands that is not zero."""
@@ -241,19 +243,18 @@ class Log:
 
     def proven(self, segment, offset, lsn):
         later = [s for s in self.segments if s.number > segment.number]
-        return max([self.proofs(segment, offset)[0]] + [self.proofs(s, BLOCK)[0] for s in later]) > lsn
+        proofs = [self.proofs(segment, offset)[0]] + [self.proofs(s, BLOCK)[0] for s in later]
+        return max(proofs + [c.lsn for c in self.checkpoints]) > lsn
 
     def judge(self, index, kind, end):
-        proof, zeros = self.durable, True
+        proof, zeros, expected = self.durable, True, end[0] + 1
         if index < len(self.segments):
             behind, used = self.proofs(self.segments[index], end[1])
             proof, zeros = max(proof, behind), used <= end[1]
-        expected = end[0] + 1
         for segment in self.segments[index + 1 if index < len(self.segments) else 0:]:
             behind, used = self.proofs(segment, BLOCK)
-            proof = max(proof, behind)
-            if segment.link:
-                proof = max(proof, segment.link["predecessor"] << 32 | segment.link["end"])
+            link = segment.link["predecessor"] << 32 | segment.link["end"] if segment.link else 0
+            proof = max(proof, behind, link)
             if zeros and used > BLOCK:
                 zeros, kind = False, self.look(segment, BLOCK)[0]
                 kind = {"zeros": "torn", "group": "odd"}.get(kind, kind)
@@ -266,72 +267,80 @@ class Log:
         if not zeros and kind == "odd":
             raise Refused(f"the end of the log, segment {end[0]} offset {end[1]}, is not what a crash leaves")
 
-
 # ---- what is stored -------------------------------------------------------------------------------------
-
 class Consumer:
     def __init__(self, start, time):
         self.start, self.time = (None if time != UNSET else start), time
         self.acked, self.discarded = set(), set()
 
     def resolved(self, position):
-        before = self.start is None or position < self.start
-        return before or position in self.acked or position in self.discarded
-
+        return self.start is None or position < self.start or position in self.acked | self.discarded
 
 class Journal:
     def __init__(self):
-        self.stored, self.consumers, self.newest, self.has_state, self.lowest = {}, {}, 0, False, 1
+        self.stored, self.consumers, self.newest, self.has_state, self.lowest, self.trim_flags = {}, {}, 0, False, 1, 0
+
+    def replay(self, groups, checkpoint):
+        frames = [frame for group in groups for frame in group.frames]
+        begin = checkpoint.lsn if checkpoint else 0
+        if checkpoint:
+            self.load(checkpoint.sections, dict(e for f in frames if f.lsn < begin for e in f.entries()))
+        for frame in (f for f in frames if f.lsn >= begin):
+            self.frame(frame)
+        if None in self.stored.values() or (self.trim_flags & 1 and not checkpoint):
+            raise Refused("a checkpoint is lost, or an event that it calls stored")
+
+    def load(self, sections, places):
+        """What the frames below a checkpoint have made; the events stand in the segments."""
+        journal, chunks, self.has_state = sections[1][0][1][0], sections[4][0][1], True
+        self.newest, self.lowest, self.trim_flags = struct.unpack_from("<16xQ72xQ8xI", journal)
+
+        def positions(entries, at):
+            for chunk, entry in zip(chunks, entries):
+                first, bits = struct.unpack_from("<Q", chunk)[0], struct.unpack_from("<Q", entry, at)[0]
+                yield from (first + i for i in range(64) if bits >> i & 1)
+        self.stored = {p: places.get(p) for p in positions(chunks, 8)}
+        for entry in sections[3][0][1]:
+            self.consumer(entry)
+        for number, entries in sections.get(5, []):
+            consumer = self.consumers[number]
+            consumer.acked, consumer.discarded = set(positions(entries, 0)), set(positions(entries, 8))
+
+    def consumer(self, entry):
+        number, _, start, time = struct.unpack_from("<IIQq", entry)
+        self.consumers[number] = Consumer(start, time)
 
     def frame(self, frame):
         body = frame.body
-        if frame.kind == EVENT:
+        if frame.kind in (EVENT, RELOCATE):
             self.events(frame)
-        elif frame.kind == SETTLE:
-            consumer, op = struct.unpack_from("<II", body)
-            if op == ACK and consumer in self.consumers:
-                for i in range(frame.count):
-                    position = struct.unpack_from("<Q", body, 24 + 24 * i)[0]
-                    if position in self.stored:
-                        self.consumers[consumer].acked.add(position)
-            if op == ACK:
-                self.forget_ended()
+        elif frame.kind == SETTLE and struct.unpack_from("<I", body, 4)[0] == ACK:
+            acked = {struct.unpack_from("<Q", body, 24 + 24 * i)[0] for i in range(frame.count)}
+            consumer = self.consumers.get(struct.unpack_from("<I", body)[0], Consumer(0, UNSET))
+            consumer.acked |= acked & self.stored.keys()
+            self.forget_ended()
         elif frame.kind == ADMIN:
             self.admin(body)
         elif frame.kind == FORGET:
             for i in range(struct.unpack_from("<I", body, 4)[0]):
                 first, end = struct.unpack_from("<QQ", body, 56 + 16 * i)
-                for position in [p for p in self.stored if first <= p < end]:
-                    del self.stored[position]
+                self.stored = {p: e for p, e in self.stored.items() if not first <= p < end}
         elif frame.kind == STATE and not self.has_state:
             self.has_state = not frame.flags & 2
-            count = struct.unpack_from("<I", body, 68)[0]
-            for i in range(count):
-                at = 96 + 96 * i
-                number, _, start, time = struct.unpack_from("<IIQq", body, at)
-                self.consumers[number] = Consumer(start, time)
+            for i in range(struct.unpack_from("<I", body, 68)[0]):
+                self.consumer(body[96 + 96 * i:])
         elif frame.kind == TRIM:
-            self.lowest = struct.unpack_from("<Q", body)[0]
+            self.lowest, self.trim_flags = struct.unpack_from("<QI", body)
 
     def events(self, frame):
-        at = 0
-        for i in range(frame.count):
-            lengths = frame.body[at + 2:at + 5]
-            observed, accepted, length, record_crc = struct.unpack_from("<qqII", frame.body, at + 8)
-            names, begin = [], at + 40
-            for n in lengths:
-                names.append(frame.body[begin:begin + n].decode())
-                begin += n
-            record_at = at + up(40 + sum(lengths), 8)
-            record = frame.body[record_at:record_at + length]
-            position = frame.position + i
-            if position > self.newest:
-                self.newest = position
-                self.stored[position] = (names, observed, accepted, record if crc32c(record) == record_crc else None)
+        for position, entry in frame.entries():
+            if frame.kind == RELOCATE:
+                self.stored.update({position: entry} if position in self.stored else {})
+            elif position > self.newest:
+                self.newest, self.stored[position] = position, entry
                 for consumer in self.consumers.values():
-                    if consumer.start is None and accepted >= consumer.time:
+                    if consumer.start is None and entry[2] >= consumer.time:
                         consumer.start = position
-            at += up(record_at - at + length, 8)
 
     def admin(self, body):
         op, number, _, count = struct.unpack_from("<IIqI", body)
@@ -340,50 +349,52 @@ class Journal:
         if op == REGISTER and consumer is None:
             self.consumers[number] = Consumer(*struct.unpack_from("<Qq", body, 96))
         elif op == DISCARD and consumer:
-            consumer.discarded.update(p for p in positions if p in self.stored)
-            self.forget_ended()
+            consumer.discarded |= self.stored.keys() & positions
         elif op == RETIRE:
             self.consumers.pop(number, None)
-            self.forget_ended()
         elif op == REWIND and consumer:
             consumer.acked.clear()
+        if op in (DISCARD, RETIRE):
+            self.forget_ended()
 
     def forget_ended(self):
         """What somebody discarded and everybody has resolved is forgotten; no FORGET names it."""
         everybody = self.consumers.values()
-        for position in set().union(*(c.discarded for c in everybody)):
-            if position in self.stored and all(c.resolved(position) for c in everybody):
+        for position in self.stored.keys() & set().union(*(c.discarded for c in everybody)):
+            if all(c.resolved(position) for c in everybody):
                 del self.stored[position]
 
-
 def time_text(us):
-    moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(microseconds=us)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%f") + "Z"
+    return (datetime.datetime(1970, 1, 1) + datetime.timedelta(microseconds=us)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
+def stored(log):
+    """From the newest checkpoint that can be used; without one from the first STATE on."""
+    for checkpoint in log.checkpoints[:2] + [None]:
+        journal = Journal()
+        try:
+            journal.replay(log.groups, checkpoint)
+            break
+        except Refused:
+            if checkpoint is None:
+                raise
+    if log.root and log.root.link["predecessor"] and log.root.number > journal.lowest:
+        raise Refused(f"segments below {log.root.number} are missing")
+    return journal.stored
 
 def main():
-    journal, status = Journal(), 0
     try:
-        log = Log(sys.argv[1])
-        for group in log.groups:
-            for frame in group.frames:
-                journal.frame(frame)
-        if log.root and log.root.link["predecessor"] and log.root.number > journal.lowest:
-            raise Refused(f"segments below {log.root.number} are missing")
+        events = stored(Log(sys.argv[1]))
     except Refused as reason:
         print(f"read.py: {sys.argv[1]}: {reason}", file=sys.stderr)
         return 1
-    for position, (names, observed, accepted, record) in sorted(journal.stored.items()):
+    for position, (names, observed, accepted, record) in sorted(events.items()):
         if record is None:
-            status = 1
             continue
         line = f'{{"position":{position}'
         for name, value in zip(("request_id", "namespace", "subject"), names):
             line += f',"{name}":{json.dumps(value, ensure_ascii=False)}'
         line += f',"observed_at":"{time_text(observed)}","accepted_at":"{time_text(accepted)}","record":'
         sys.stdout.buffer.write(line.encode() + record.replace(b"\n", b" ").replace(b"\r", b" ") + b"}\n")
-    return status
+    return 1 if any(entry[3] is None for entry in events.values()) else 0
 
-
-if __name__ == "__main__":
-    sys.exit(main())
+sys.exit(main())

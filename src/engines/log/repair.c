@@ -6,6 +6,9 @@
  * same replay again, in which each frame that is kept is written into the new log before it is taken in.
  * Frames state results and ignore what is not there, so what survives of a log is a log. Then the new one
  * is verified, and only then has its name.
+ *
+ * An event that was relocated may stand in its copy alone, its first segment gone: a RELOCATE says that it was
+ * stored there. It becomes an EVENT again, in the order of positions, which costs one reading more.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -16,9 +19,17 @@
 #include "base/error.h"
 #include "engines/log/log.h"
 #include "engines/log/rewrite.h"
+#include "engines/log/scan.h"
 #include "engines/log/survey.h"
 
 enum { FORGET_RANGES_MAX = 256, SEGMENT_BYTES_LEAST = 64 * 1024 };
+
+/* A relocated event of which nothing but a copy is left. */
+struct moved {
+    uint64_t position;
+    struct dbk_place place; /* of its entry */
+    bool damaged;           /* its record */
+};
 
 struct repair {
     const struct dbk_os *os;
@@ -32,6 +43,11 @@ struct repair {
     uint64_t accepted_extra; /* events that came back because the FORGET that named them is lost */
     uint64_t lost;           /* for S5 */
     uint64_t stored_peak;
+    struct moved *moved; /* owned; ascending once they are known */
+    uint32_t moved_count;
+    uint32_t moved_room;
+    uint32_t moved_next; /* the next that becomes an EVENT again */
+    bool moved_known;
 };
 
 /* ---- memory -------------------------------------------------------------------------------------- */
@@ -72,7 +88,8 @@ static enum daybook_code make_log(struct repair *repair, struct daybook_error *e
     if (log == NULL) {
         return no_memory(err);
     }
-    uint64_t events = survey->events > survey->events_max ? survey->events : survey->events_max;
+    uint64_t events = survey->events + repair->moved_count;
+    events = events > survey->events_max ? events : survey->events_max;
     log->os = repair->os;
     log->path[0] = '\0';
     snprintf(log->path, sizeof(log->path), "%s", repair->path);
@@ -104,6 +121,7 @@ static enum daybook_code make_log(struct repair *repair, struct daybook_error *e
         }
     }
     repair->replay = (struct dbk_replay){.log = log, .has_state = true};
+    repair->moved_next = 0;
     return DAYBOOK_OK;
 }
 
@@ -131,6 +149,11 @@ static enum daybook_code begin_state(struct repair *repair, struct daybook_error
         log->next_position = survey->base.next_position;
         log->newest_accepted_at_us = survey->base.newest_accepted_at_us;
         counters.accepted += survey->base.counters.accepted;
+        for (uint32_t i = 0; i < repair->moved_count; i++) {
+            /* That STATE counts it already, and its EVENT will. */
+            bool counted = repair->moved[i].position < survey->base.next_position;
+            counters.accepted -= counted && counters.accepted > 0 ? 1 : 0;
+        }
         memcpy(counters.forgotten, survey->base.counters.forgotten, sizeof(counters.forgotten));
         dbk_state_set_next_consumer_id(log->state, survey->base.next_consumer_id);
         for (uint32_t i = 0; i < survey->base.orphan_count; i++) {
@@ -155,21 +178,187 @@ static void forgotten(struct repair *repair, const struct dbk_frame *frame)
     }
 }
 
+/* ---- events that were moved ---------------------------------------------------------------------- */
+
+static int by_position(const void *a, const void *b)
+{
+    const struct moved *x = a;
+    const struct moved *y = b;
+    return (x->position > y->position) - (x->position < y->position);
+}
+
+static struct moved *find_moved(const struct repair *repair, uint64_t position)
+{
+    struct moved key = {.position = position};
+    return repair->moved_count == 0 ? NULL
+                                    : bsearch(&key, repair->moved, repair->moved_count,
+                                              sizeof(*repair->moved), by_position);
+}
+
+/* Notes a copy of an event that is not stored where it stands: its EVENT is not there any more. */
+static enum daybook_code note_moved(struct repair *repair, const struct dbk_frame *inner,
+                                    bool damaged, struct daybook_error *err)
+{
+    struct dbk_stored stored;
+    if (inner->count != 1 || dbk_state_get(repair->log->state, inner->position, &stored)) {
+        return DAYBOOK_OK;
+    }
+    if (repair->moved_count == repair->moved_room) {
+        uint32_t room = repair->moved_room == 0 ? 64 : repair->moved_room * 2;
+        struct moved *grown = realloc(repair->moved, room * sizeof(*grown));
+        if (grown == NULL) {
+            return no_memory(err);
+        }
+        repair->moved = grown;
+        repair->moved_room = room;
+    }
+    repair->moved[repair->moved_count++] =
+        (struct moved){.position = inner->position,
+                       .place = {.segment_no = dbk_lsn_segment(inner->lsn),
+                                 .offset = dbk_lsn_offset(inner->lsn) + DBK_FRAME_HEADER_BYTES,
+                                 .len = inner->len},
+                       .damaged = damaged};
+    return DAYBOOK_OK;
+}
+
+/* One copy of each, a whole one where there is one; none of them is missing. */
+static void know_moved(struct repair *repair)
+{
+    struct dbk_survey *survey = &repair->survey;
+    uint32_t kept = 0;
+    if (repair->moved_count > 0) {
+        qsort(repair->moved, repair->moved_count, sizeof(*repair->moved), by_position);
+    }
+    for (uint32_t i = 0; i < repair->moved_count; i++) {
+        struct moved *last = kept > 0 ? &repair->moved[kept - 1] : NULL;
+        if (last == NULL || last->position != repair->moved[i].position) {
+            repair->moved[kept++] = repair->moved[i];
+        } else if (last->damaged) {
+            *last = repair->moved[i];
+        }
+    }
+    repair->moved_count = kept;
+    repair->moved_known = true;
+    for (uint32_t i = 0; i < kept; i++) {
+        uint64_t position = repair->moved[i].position;
+        for (uint32_t k = 0; k < survey->missing_count; k++) {
+            const struct daybook_log_missing *m = &survey->missing[k];
+            if (!m->behind_newest && m->first <= position && position < m->end) {
+                survey->missing_events--;
+                break;
+            }
+        }
+        dbk_survey_forget(survey, (struct dbk_range){position, position + 1, 0});
+    }
+}
+
+/* Reads the entry of a copy again and makes an EVENT of it, in memory to be freed. */
+static enum daybook_code read_moved(const struct repair *repair, const struct moved *moved,
+                                    uint8_t **ret, struct daybook_error *err)
+{
+    const struct dbk_os *os = repair->os;
+    char path[DBK_LOG_PATH_MAX + 32];
+    struct dbk_entry entry;
+    size_t entry_len = 0;
+    size_t len = moved->place.len;
+    uint8_t *bytes = malloc(len);
+    uint8_t *out = malloc(DBK_FRAME_HEADER_BYTES + len);
+    snprintf(path, sizeof(path), "%s/seg-%016" PRIx64 ".dbl", repair->path,
+             (uint64_t)moved->place.segment_no);
+    int file = os->open(os, path, DBK_OPEN_READ);
+    int64_t n =
+        file < 0 || bytes == NULL ? file : dbk_read_at(os, file, bytes, len, moved->place.offset);
+    enum daybook_code code = DAYBOOK_OK;
+    if (bytes == NULL || out == NULL) {
+        code = no_memory(err);
+    } else if (n < 0) {
+        code = dbk_fail_os(err, DAYBOOK_BACKEND, (int)-n, "%s: cannot be read", path);
+    } else if ((size_t)n < len ||
+               dbk_entry_decode(bytes, len, &entry, &entry_len) == DBK_ENTRY_BAD ||
+               entry_len != len) {
+        code = dbk_fail(err, DAYBOOK_DAMAGED, "%s: changes while it is read", path);
+    } else {
+        (void)dbk_event_frame_encode(out, moved->position, &entry);
+    }
+    if (file >= 0) {
+        (void)os->close(os, file);
+    }
+    free(bytes);
+    if (code != DAYBOOK_OK) {
+        free(out);
+        return code;
+    }
+    *ret = out;
+    return DAYBOOK_OK;
+}
+
+/* Those below `end` become events again, before anything that stands behind them. */
+static enum daybook_code put_moved(struct repair *repair, uint64_t end, struct daybook_error *err)
+{
+    enum daybook_code code = DAYBOOK_OK;
+    while (code == DAYBOOK_OK && repair->moved_known && repair->moved_next < repair->moved_count &&
+           repair->moved[repair->moved_next].position < end) {
+        const struct moved *moved = &repair->moved[repair->moved_next++];
+        uint8_t *bytes = NULL;
+        code = read_moved(repair, moved, &bytes, err);
+        if (code == DAYBOOK_OK && repair->writing) {
+            code = dbk_rewrite_put(&repair->rewrite, bytes, err);
+        }
+        if (code == DAYBOOK_OK) {
+            uint64_t entry_lsn = dbk_lsn(moved->place.segment_no, moved->place.offset);
+            struct dbk_frame frame = {.type = DBK_FRAME_EVENT,
+                                      .count = 1,
+                                      .len = moved->place.len,
+                                      .position = moved->position,
+                                      .lsn = entry_lsn - DBK_FRAME_HEADER_BYTES,
+                                      .body = bytes + DBK_FRAME_HEADER_BYTES};
+            code = dbk_replay_frame(&repair->replay, &frame, err);
+        }
+        free(bytes);
+    }
+    return code;
+}
+
+/* What a frame means for them. *ret_is_one: it is a copy of one of them, which says no more than that. */
+static enum daybook_code meet_moved(struct repair *repair, const struct dbk_salvage_item *item,
+                                    bool *ret_is_one, struct daybook_error *err)
+{
+    const struct dbk_frame *frame = &item->frame;
+    struct dbk_frame inner = {.type = 0};
+    *ret_is_one = false;
+    if (frame->type == DBK_FRAME_EVENT) {
+        return put_moved(repair, frame->position, err);
+    }
+    if (frame->type != DBK_FRAME_RELOCATE || !dbk_relocate_frame_decode(frame, &inner) ||
+        inner.type != DBK_FRAME_EVENT) {
+        return DAYBOOK_OK;
+    }
+    if (!repair->moved_known) {
+        return note_moved(repair, &inner, item->record_damaged, err);
+    }
+    *ret_is_one = find_moved(repair, inner.position) != NULL;
+    /* It was stored here, and so was what stands below it and comes later. */
+    return *ret_is_one ? put_moved(repair, inner.position + 1, err) : DAYBOOK_OK;
+}
+
+/* ---- the walk ------------------------------------------------------------------------------------ */
+
 static enum daybook_code replay_item(void *user, const struct dbk_salvage_item *item,
                                      struct daybook_error *err)
 {
     struct repair *repair = user;
-    enum daybook_code code = DAYBOOK_OK;
+    bool is_moved = false;
     const struct dbk_frame *frame = &item->frame;
     if (item->kind != DBK_SALVAGE_FRAME || !dbk_survey_keeps(&repair->survey, item) ||
         frame->type == DBK_FRAME_LINK || frame->type == DBK_FRAME_STATE ||
         frame->type == DBK_FRAME_TRIM) {
         return DAYBOOK_OK;
     }
-    if (repair->writing) {
+    enum daybook_code code = meet_moved(repair, item, &is_moved, err);
+    if (code == DAYBOOK_OK && !is_moved && repair->writing) {
         code = dbk_rewrite_put(&repair->rewrite, frame->body - DBK_FRAME_HEADER_BYTES, err);
     }
-    if (code == DAYBOOK_OK) {
+    if (code == DAYBOOK_OK && !is_moved) {
         code = dbk_replay_frame(&repair->replay, frame, err);
     }
     if (frame->type == DBK_FRAME_FORGET) {
@@ -193,6 +382,7 @@ static uint64_t sum_of(const struct dbk_counters *counters)
 static enum daybook_code rehearse(struct repair *repair, struct daybook_error *err)
 {
     struct dbk_counters counters;
+    repair->accepted_extra = 0;
     enum daybook_code code = make_log(repair, err);
     if (code == DAYBOOK_OK) {
         code = begin_state(repair, err);
@@ -338,6 +528,16 @@ static enum daybook_code repair_into(struct repair *repair, const char *partial,
     if (code == DAYBOOK_OK) {
         code = rehearse(repair, err);
     }
+    know_moved(repair);
+    if (repair->moved_count > 0) {
+        dbk_finding(&repair->survey.findings, DBK_HARMLESS, 0, 0,
+                    "%u events stand in a copy alone; what had been said of them before they were "
+                    "copied is not known without the checkpoints, so they may be delivered again",
+                    repair->moved_count);
+    }
+    if (code == DAYBOOK_OK && repair->moved_count > 0) {
+        code = rehearse(repair, err);
+    }
     if (code == DAYBOOK_OK) {
         tell_missing(&repair->survey);
         code = write_new(repair, partial, err);
@@ -392,6 +592,7 @@ enum daybook_code dbk_log_repair(const char *path, const char *new_path, const s
         code = code == DAYBOOK_OK ? dbk_new_directory_end(&fresh, err) : code;
     }
     drop_log(repair);
+    free(repair->moved);
     dbk_survey_release(&repair->survey);
     dbk_salvage_release(&repair->salvage);
     if (lock >= 0) {

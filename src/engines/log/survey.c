@@ -410,6 +410,12 @@ enum daybook_code dbk_survey_run(struct dbk_survey *survey, struct daybook_error
     survey->hole = true; /* until the first STATE, or the first event, says otherwise */
     ask_the_scan(survey);
     enum daybook_code code = dbk_salvage_walk(survey->salvage, visit, survey, err);
+    if (code == DAYBOOK_OK &&
+        dbk_find_bad_checkpoints(&survey->findings, survey->salvage->os, survey->salvage->path,
+                                 survey->salvage->identity.uuid, 0, NULL) != DAYBOOK_OK) {
+        dbk_finding(&survey->findings, DBK_DAMAGE, 0, 0,
+                    "the checkpoints cannot be read; a repair goes on without them");
+    }
     if (code == DAYBOOK_OK) {
         look_at_first(survey);
         judge_end(survey);

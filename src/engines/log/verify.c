@@ -209,38 +209,6 @@ static enum daybook_code replay(const struct verify *verify, uint64_t end_lsn,
     return code == DAYBOOK_OK ? closed : code;
 }
 
-static enum daybook_code check_checkpoints(const struct verify *verify, uint64_t end_lsn,
-                                           struct daybook_error *err)
-{
-    enum { LOOKED_AT_MAX = 16 };
-    uint64_t lsns[LOOKED_AT_MAX];
-    int n = dbk_checkpoints_list(verify->os, verify->path, lsns, LOOKED_AT_MAX);
-    if (n < 0) {
-        return dbk_fail_os(err, DAYBOOK_BACKEND, -n, "%s: cannot be listed", verify->path);
-    }
-    for (int i = 0; i < n; i++) {
-        struct dbk_checkpoint_file file;
-        struct daybook_error detail = {.code = DAYBOOK_OK};
-        if (end_lsn != 0 && lsns[i] > end_lsn) {
-            continue;
-        }
-        enum daybook_code code = dbk_checkpoint_read(verify->os, verify->path, lsns[i],
-                                                     verify->scan.identity.uuid, &file, &detail);
-        if (code == DAYBOOK_OK) {
-            dbk_checkpoint_file_free(&file);
-        } else if (code == DAYBOOK_DAMAGED) {
-            dbk_finding(&verify->findings, DBK_DAMAGE, dbk_lsn_segment(lsns[i]),
-                        dbk_lsn_offset(lsns[i]),
-                        "the checkpoint of this place is damaged; an opening uses another, or the "
-                        "whole log");
-        } else if (code != DAYBOOK_NOT_FOUND) {
-            *err = detail;
-            return code;
-        }
-    }
-    return DAYBOOK_OK;
-}
-
 /* Everything up to `end_lsn`, 0: the end. */
 static enum daybook_code check(struct verify *verify, uint64_t end_lsn, struct daybook_error *err)
 {
@@ -273,7 +241,8 @@ static enum daybook_code check(struct verify *verify, uint64_t end_lsn, struct d
     }
     if (code == DAYBOOK_OK) {
         end_segment(verify);
-        code = check_checkpoints(verify, end_lsn, err);
+        code = dbk_find_bad_checkpoints(&verify->findings, verify->os, verify->path,
+                                        scan->identity.uuid, end_lsn, err);
     }
     dbk_scan_release(scan);
     return code == DAYBOOK_OK ? replay(verify, end_lsn, err) : code;
