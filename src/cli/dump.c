@@ -355,13 +355,6 @@ static bool trim(struct out *out, const struct dbk_frame *frame)
     }
     number(out, "lowest_segment", as.lowest_segment_no);
     number(out, "by_checkpoint", as.by_checkpoint ? 1 : 0);
-    list_begin(out, "emptied");
-    for (uint32_t i = 0; i < as.emptied_count; i++) {
-        list_item(out, i, "segment");
-        number(out, "segment", dbk_trim_emptied_at(&as, i));
-        list_item_end(out);
-    }
-    list_end(out);
     return true;
 }
 

@@ -132,11 +132,7 @@ static void try_frame(const uint8_t *data, size_t size)
             sink += (unsigned)dbk_admin_position_at(&admin, i);
         }
     }
-    if (dbk_trim_frame_decode(&frame, &trim)) {
-        for (uint32_t i = 0; i < trim.emptied_count; i++) {
-            sink += (unsigned)dbk_trim_emptied_at(&trim, i);
-        }
-    }
+    sink += dbk_trim_frame_decode(&frame, &trim) ? 1u : 0u;
     sink += dbk_frame_read(data, size, &inner) ? 1u : 0u;
 }
 

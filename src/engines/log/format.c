@@ -894,38 +894,25 @@ bool dbk_link_frame_decode(const struct dbk_frame *in, struct dbk_link_frame *re
     return true;
 }
 
-/* TRIM: lowest segment still needed u64, zeros 8 (room for the list of emptied segments). */
-/* TRIM: lowest segment still needed u64, flags u32, emptied segments u32, their numbers u64 each. */
+/* TRIM: lowest segment still needed u64, flags u32, zero u32. */
 size_t dbk_trim_frame_encode(uint8_t *out, const struct dbk_trim_frame *frame)
 {
-    uint8_t *p =
-        begin(out, DBK_FRAME_TRIM, 0, 0, 0, 16 + sizeof(uint64_t) * (size_t)frame->emptied_count);
+    uint8_t *p = begin(out, DBK_FRAME_TRIM, 0, 0, 0, 16);
     dbk_put_u64(p, frame->lowest_segment_no);
     dbk_put_u32(p + 8, frame->by_checkpoint ? TRIM_BY_CHECKPOINT : 0);
-    dbk_put_u32(p + 12, frame->emptied_count);
-    for (uint32_t i = 0; i < frame->emptied_count; i++) {
-        dbk_put_u64(p + 16 + 8 * (size_t)i, frame->emptied[i]);
-    }
+    dbk_put_u32(p + 12, 0);
     return finish(out);
 }
 
 bool dbk_trim_frame_decode(const struct dbk_frame *in, struct dbk_trim_frame *ret)
 {
-    if (in->len < 16 || dbk_get_u64(in->body) > UINT32_MAX) {
+    if (in->len != 16 || dbk_get_u64(in->body) > UINT32_MAX) {
         return false;
     }
     uint32_t flags = dbk_get_u32(in->body + 8);
     *ret = (struct dbk_trim_frame){.lowest_segment_no = (uint32_t)dbk_get_u64(in->body),
-                                   .by_checkpoint = (flags & TRIM_BY_CHECKPOINT) != 0,
-                                   .emptied_count = dbk_get_u32(in->body + 12),
-                                   .emptied_ = in->body + 16};
-    return (flags & ~(uint32_t)TRIM_BY_CHECKPOINT) == 0 &&
-           in->len - 16 == sizeof(uint64_t) * (uint64_t)ret->emptied_count;
-}
-
-uint64_t dbk_trim_emptied_at(const struct dbk_trim_frame *frame, uint32_t i)
-{
-    return dbk_get_u64(frame->emptied_ + 8 * (size_t)i);
+                                   .by_checkpoint = (flags & TRIM_BY_CHECKPOINT) != 0};
+    return (flags & ~(uint32_t)TRIM_BY_CHECKPOINT) == 0 && dbk_get_u32(in->body + 12) == 0;
 }
 
 size_t dbk_relocate_frame_encode(uint8_t *out, const struct dbk_frame *inner)

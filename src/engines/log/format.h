@@ -182,7 +182,7 @@ bool dbk_frame_next(const uint8_t *group, const struct dbk_group_header *header,
 #define DBK_QUARANTINE_FRAME_BYTES_MAX (DBK_FRAME_HEADER_BYTES + 24u + 2048u)
 #define DBK_ADMIN_REGISTER_FRAME_BYTES (DBK_FRAME_HEADER_BYTES + 96u + 16u)
 #define DBK_ADMIN_FRAME_BYTES_MAX (DBK_FRAME_HEADER_BYTES + 96u + 16u + 256u + 256u + 1024u)
-#define DBK_TRIM_FRAME_BYTES(emptied) (DBK_FRAME_HEADER_BYTES + 16u + 8u * (size_t)(emptied))
+#define DBK_TRIM_FRAME_BYTES (DBK_FRAME_HEADER_BYTES + 16u)
 #define DBK_LINK_FRAME_BYTES (DBK_FRAME_HEADER_BYTES + 64u)
 #define DBK_STATE_FRAME_BYTES(consumers, orphans)                                                  \
     (DBK_FRAME_HEADER_BYTES + 96u + 96u * (size_t)(consumers) + 40u * (size_t)(orphans))
@@ -340,13 +340,9 @@ struct dbk_trim_frame {
     bool
         by_checkpoint; /* segments went whose frames are needed but for a checkpoint: the log alone does
                            not tell the state any more */
-    uint32_t emptied_count;  /* segments above the lowest that are cut to header and LINK */
-    const uint64_t *emptied; /* for encoding */
-    const uint8_t *emptied_; /* decoded with dbk_trim_emptied_at */
 };
 size_t dbk_trim_frame_encode(uint8_t *out, const struct dbk_trim_frame *frame);
 bool dbk_trim_frame_decode(const struct dbk_frame *in, struct dbk_trim_frame *ret);
-uint64_t dbk_trim_emptied_at(const struct dbk_trim_frame *frame, uint32_t i);
 
 /* RELOCATE: the frame that was copied. Its body's lsn is inside the RELOCATE frame. */
 bool dbk_relocate_frame_decode(const struct dbk_frame *in, struct dbk_frame *ret_inner);

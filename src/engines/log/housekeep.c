@@ -240,7 +240,7 @@ static bool log_trim(struct dbk_log *log, uint32_t lowest)
 {
     dbk_mutex_lock(&log->stage_lock);
     if (dbk_log_has_failed(log) ||
-        dbk_stage_fit(log, DBK_TRIM_FRAME_BYTES(0), 0, DBK_OF_TRIM) != DBK_FIT_OK) {
+        dbk_stage_fit(log, DBK_TRIM_FRAME_BYTES, 0, DBK_OF_TRIM) != DBK_FIT_OK) {
         dbk_mutex_unlock(&log->stage_lock);
         return false;
     }

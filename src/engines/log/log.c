@@ -447,7 +447,6 @@ static void release(struct dbk_log *log)
     dbk_state_free(log->state);
     dbk_places_release(&log->places);
     dbk_checkpoints_release(log);
-    free(log->trim.emptied);
     dbk_relocation_release(log);
     dbk_stages_release(log);
     free(log->compare_buffer);

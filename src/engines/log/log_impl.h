@@ -230,8 +230,6 @@ struct dbk_log {
     struct dbk_trim_memory {   /* [stage] what the newest TRIM of the log says, durable or not */
         uint32_t lowest;
         bool by_checkpoint;
-        uint32_t *emptied; /* owned */
-        uint32_t emptied_count;
     } trim;
     bool relocated;    /* [stage] events were relocated: the log alone may not tell the state */
     bool whole_replay; /* read only: checkpoints are not looked at */

@@ -184,24 +184,11 @@ static enum daybook_code replay_state(struct dbk_log *log, const struct dbk_stat
     return DAYBOOK_OK;
 }
 
-static enum daybook_code replay_trim(struct dbk_log *log, const struct dbk_trim_frame *trim)
+static void replay_trim(struct dbk_log *log, const struct dbk_trim_frame *trim)
 {
-    free(log->trim.emptied);
     log->trim = (struct dbk_trim_memory){.lowest = trim->lowest_segment_no,
                                          .by_checkpoint = trim->by_checkpoint};
     log->trim_lowest = trim->lowest_segment_no;
-    if (trim->emptied_count == 0) {
-        return DAYBOOK_OK;
-    }
-    log->trim.emptied = calloc(trim->emptied_count, sizeof(*log->trim.emptied));
-    if (log->trim.emptied == NULL) {
-        return DAYBOOK_NO_MEMORY;
-    }
-    for (uint32_t i = 0; i < trim->emptied_count; i++) {
-        log->trim.emptied[i] = (uint32_t)dbk_trim_emptied_at(trim, i);
-    }
-    log->trim.emptied_count = trim->emptied_count;
-    return DAYBOOK_OK;
 }
 
 /* What a RELOCATE holds comes here unwrapped; one within another is unreadable. */
@@ -276,7 +263,9 @@ static enum daybook_code replay_frame(struct dbk_replay *replay, const struct db
         break;
     case DBK_FRAME_TRIM:
         read = dbk_trim_frame_decode(frame, &as.trim);
-        code = read ? replay_trim(log, &as.trim) : DAYBOOK_OK;
+        if (read) {
+            replay_trim(log, &as.trim);
+        }
         break;
     case DBK_FRAME_LINK:
         break;
@@ -831,7 +820,6 @@ static enum daybook_code fresh_memory(struct dbk_log *log, const struct dbk_scan
     dbk_state_free(log->state);
     log->state = NULL;
     dbk_places_release(&log->places);
-    free(log->trim.emptied);
     log->trim = (struct dbk_trim_memory){.lowest = 0};
     log->trim_lowest = 0;
     log->relocated = false;
@@ -848,21 +836,17 @@ static enum daybook_code fresh_memory(struct dbk_log *log, const struct dbk_scan
     return code == DAYBOOK_OK ? add_segments(log, scan, err) : code;
 }
 
-/* Segments that the walk passed over and that are shorter than they were have to be ones that were emptied. */
+/* Segments that the walk passed over may be shorter than they were only where they are not needed any more. */
 static enum daybook_code check_cut(const struct dbk_log *log, const struct dbk_scan *scan,
                                    struct daybook_error *err)
 {
     for (uint32_t i = 0; i < scan->count; i++) {
         const struct dbk_scan_segment *segment = &scan->segments[i];
-        bool allowed = !segment->cut || segment->segment_no < log->trim.lowest;
-        for (uint32_t k = 0; !allowed && k < log->trim.emptied_count; k++) {
-            allowed = log->trim.emptied[k] == segment->segment_no;
-        }
-        if (!allowed) {
+        if (segment->cut && segment->segment_no >= log->trim.lowest) {
             return dbk_fail(err, DAYBOOK_DAMAGED,
                             "%s: seg-%016" PRIx64
-                            ".dbl is shorter than its successor says, and no TRIM says that it may "
-                            "be; nothing was changed: restore a backup, or repair",
+                            ".dbl is shorter than its successor says, and no TRIM says that it is "
+                            "not needed; nothing was changed: restore a backup, or repair",
                             log->path, (uint64_t)segment->segment_no);
         }
     }

@@ -248,9 +248,6 @@ static enum daybook_code peek(struct dbk_scan *scan, struct dbk_scan_segment *se
                                 &group) &&
         DBK_GROUP_HEADER_BYTES + (size_t)group.body_len <= have) {
         segment->linked = peek_link(first, &group, header.salt, segment);
-        segment->link_end = DBK_BLOCK_BYTES +
-                            (uint32_t)dbk_round_up(DBK_GROUP_HEADER_BYTES + (size_t)group.body_len,
-                                                   DBK_BLOCK_BYTES);
     }
     return DAYBOOK_OK;
 }
@@ -731,12 +728,6 @@ enum daybook_code dbk_scan_run(struct dbk_scan *scan, dbk_scan_group *visit, voi
         bool whole = ret_end->offset == next->link.end &&
                      chain.group_no == next->link.last_group_no &&
                      chain.hcrc == next->link.last_hcrc;
-        if (!whole && segment->size_bytes == segment->link_end) {
-            segment->cut = true; /* nothing but its LINK is left: it was emptied */
-            chain.group_no = next->link.last_group_no;
-            chain.hcrc = next->link.last_hcrc;
-            whole = true;
-        }
         if (!whole && !dbk_fault(DBK_FAULT_TRUNCATE_DAMAGE) &&
             !dbk_fault(DBK_FAULT_CRC_WITHOUT_PLACE)) {
             return corrupt(scan, segment->segment_no, ret_end->offset,

@@ -21,10 +21,7 @@ struct dbk_scan_segment {
     bool begins_blank; /* the block of its first group is all zero */
     bool blank;        /* nothing but zeros behind its header (known after dbk_scan_run) */
     uint32_t used_end; /* behind the last byte that is not zero (likewise, tail segments only) */
-    uint32_t link_end; /* where its first group ends, with `linked` */
-    bool
-        cut; /* shorter than its successor's LINK says, and taken for one that was emptied: whether a TRIM says
-                 so is the caller's to ask */
+    bool cut; /* the walk passed over it, and it is shorter than its successor's LINK says */
     struct dbk_link_frame link;
     uint64_t events_max; /* as its STATE says */
 };
