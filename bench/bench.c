@@ -388,8 +388,8 @@ void bench_journal_close(struct daybook_journal *journal)
     bench_check(daybook_journal_close(journal, &err), &err, "close");
 }
 
-void bench_journal_fill(struct daybook_journal *journal, uint64_t count, size_t bytes,
-                        uint64_t keys, uint64_t seed)
+void bench_journal_fill_runs(struct daybook_journal *journal, uint64_t count, size_t bytes,
+                             uint64_t keys, uint64_t run, uint64_t seed)
 {
     struct bench_event *own = calloc(FILL_BATCH, sizeof *own);
     struct daybook_event *events = calloc(FILL_BATCH, sizeof *events);
@@ -405,7 +405,7 @@ void bench_journal_fill(struct daybook_journal *journal, uint64_t count, size_t 
     for (uint64_t done = 0; done < count;) {
         size_t n = count - done < FILL_BATCH ? (size_t)(count - done) : FILL_BATCH;
         for (size_t i = 0; i < n; i++) {
-            bench_event_next(&own[i], (done + i) % keys);
+            bench_event_next(&own[i], (done + i) / run % keys);
             events[i] = own[i].event;
         }
         bench_check(daybook_journal_append_batch(journal, events, n, bench_now_us(),
@@ -419,6 +419,12 @@ void bench_journal_fill(struct daybook_journal *journal, uint64_t count, size_t 
     free(results);
     free(events);
     free(own);
+}
+
+void bench_journal_fill(struct daybook_journal *journal, uint64_t count, size_t bytes,
+                        uint64_t keys, uint64_t seed)
+{
+    bench_journal_fill_runs(journal, count, bytes, keys, 1, seed);
 }
 
 void bench_consumer_register(struct daybook_journal *journal, const char *consumer)

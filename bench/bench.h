@@ -139,6 +139,9 @@ void bench_journal_close(struct daybook_journal *journal);
 /* Appends `count` events of `bytes` in batches; the i-th has the key i modulo `keys`. */
 void bench_journal_fill(struct daybook_journal *journal, uint64_t count, size_t bytes,
                         uint64_t keys, uint64_t seed);
+/* The same with `run` events of a key one after the other. */
+void bench_journal_fill_runs(struct daybook_journal *journal, uint64_t count, size_t bytes,
+                             uint64_t keys, uint64_t run, uint64_t seed);
 /* Registers a consumer that starts at the oldest event. */
 void bench_consumer_register(struct daybook_journal *journal, const char *consumer);
 /* "<dir>/<name>" */

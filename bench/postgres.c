@@ -12,12 +12,20 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "claims.h"
 #include "deliver.h"
 #include "plain_postgres.h"
 
-enum { CALLERS = 64, ENGINE_CONNECTIONS = 8, PLAIN_CONNECTIONS = 8, ROUNDS_MOST = 9, CLAIMS = 2 };
+enum {
+    CALLERS = 64,
+    ENGINE_CONNECTIONS = 8,
+    PLAIN_CONNECTIONS = 8,
+    ROUNDS_MOST = 9,
+    CLAIMS = 2,
+    FILL_RUN = 32
+};
 
 #define APPEND_EVENTS_MAX DAYBOOK_EVENTS_LIMIT
 
@@ -152,7 +160,8 @@ static double delivered_rate(const struct bench *bench, const char *name, uint64
     for (unsigned i = 0; i < TAKES; i++) {
         struct empty_sink sink;
         empty_sink_init(&sink);
-        bench_journal_fill(journal, rows, BENCH_EVENT_BYTES, keys, ((uint64_t)i + 1) << 56);
+        bench_journal_fill_runs(journal, rows, BENCH_EVENT_BYTES, keys, key_run,
+                                ((uint64_t)i + 1) << 56);
         rates[i] = (double)rows / deliver(journal, &sink, key_run, rows);
     }
     bench_journal_close(journal);
@@ -187,8 +196,8 @@ static void fill_delivered(const struct bench *bench, const char *name, uint64_t
 
     empty_sink_init(&sink);
     bench_consumer_register(journal, DELIVER_CONSUMER);
-    bench_journal_fill(journal, rows, BENCH_EVENT_BYTES, PLAIN_KEYS, seed << 56);
-    (void)deliver(journal, &sink, 32, rows);
+    bench_journal_fill_runs(journal, rows, BENCH_EVENT_BYTES, PLAIN_KEYS, FILL_RUN, seed << 56);
+    (void)deliver(journal, &sink, FILL_RUN, rows);
     bench_journal_close(journal);
 }
 
@@ -284,6 +293,14 @@ static void measure_pruning(struct bench *bench)
     free(beside.all);
 }
 
+/* All of it takes a quarter of an hour; DAYBOOK_BENCH_PART names one part. */
+static bool wanted(const char *part)
+{
+    const char *only = getenv("DAYBOOK_BENCH_PART");
+
+    return only == NULL || strcmp(only, part) == 0;
+}
+
 void bench_postgres(struct bench *bench)
 {
     uint64_t rows = bench->length == BENCH_QUICK ? 4096 : 1000000;
@@ -300,11 +317,19 @@ void bench_postgres(struct bench *bench)
         bench->round_s = bench->round_s < round_least_s ? round_least_s : bench->round_s;
         bench->rounds = bench->rounds < ROUNDS_MOST ? bench->rounds : ROUNDS_MOST;
     }
-    measure_appends(bench);
-    measure_claims(bench);
-    measure_delivery(bench);
-    fill_delivered(bench, "full", rows, 7);
-    fill_delivered(bench, "room", rows, 8);
-    measure_capacity(bench, rows);
-    measure_pruning(bench);
+    if (wanted("append")) {
+        measure_appends(bench);
+    }
+    if (wanted("claim")) {
+        measure_claims(bench);
+    }
+    if (wanted("delivery")) {
+        measure_delivery(bench);
+    }
+    if (wanted("full")) {
+        fill_delivered(bench, "full", rows, 7);
+        fill_delivered(bench, "room", rows, 8);
+        measure_capacity(bench, rows);
+        measure_pruning(bench);
+    }
 }

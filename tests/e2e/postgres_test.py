@@ -411,6 +411,32 @@ def test_read_only_by_default_changes_nothing():
         settled(d)
 
 
+# Fires while a transaction commits: what it commits with.
+WATCH = """
+CREATE TABLE public.seen (what text, value text);
+CREATE FUNCTION public.watch() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $fn$ BEGIN
+    INSERT INTO public.seen VALUES (TG_TABLE_NAME||' '||TG_OP, current_setting('synchronous_commit'));
+    RETURN NULL; END $fn$;
+CREATE CONSTRAINT TRIGGER watch AFTER INSERT ON daybook.event DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+    EXECUTE FUNCTION public.watch();
+CREATE CONSTRAINT TRIGGER watch AFTER INSERT OR DELETE ON daybook.mark DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+    EXECUTE FUNCTION public.watch();
+CREATE CONSTRAINT TRIGGER watch AFTER INSERT ON daybook.operation DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+    EXECUTE FUNCTION public.watch();
+"""
+
+
+def test_A1_a_role_that_has_switched_synchronous_commit_off_is_overruled():
+    with Database() as database, served(database) as d:
+        database.sql("ALTER ROLE daybook SET synchronous_commit = off;" + WATCH)
+        database.terminate()
+        until("an event is stored", lambda: d.post(event("commit"))[0] in (200, 201))
+        settled(d)
+        run(d, "consumers", "start", "late", "--from", "now")
+        assert database.sql("SELECT DISTINCT what, value FROM public.seen ORDER BY 1").splitlines() == [
+            "event INSERT|on", "mark DELETE|on", "mark INSERT|on", "operation INSERT|on"]
+
+
 # ---- clocks, the real trace, the other engine ------------------------------------------------
 
 

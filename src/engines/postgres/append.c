@@ -41,6 +41,7 @@ struct ticket {
     enum daybook_code failure; /* of those that were left unknown */
     struct pg_queue *queue;    /* of a submission; NULL: the caller waits on `done` */
     struct daybook_submission *submission;
+    bool finished; /* answered: `done` follows, and is waited for */
     _Atomic uint32_t done;
 };
 
@@ -66,6 +67,8 @@ struct appender {
     _Atomic uint32_t word; /* bumped when a ticket comes, or the end */
     size_t taken;          /* the thread's: tickets that went whole into the last batch */
     int64_t took_us;       /* the thread's: what the last batch took */
+    _Atomic uint32_t *woken[PG_BATCH_EVENTS]; /* the thread's: of callers that were answered */
+    size_t woken_count;
     struct pg_batch batch; /* entries' tickets under mutex, all else is the thread's */
     _Atomic uint64_t in_flight;
 };
@@ -233,12 +236,21 @@ static void put_in_line(struct appender *a, struct ticket *t)
     }
 }
 
+/* The last that the thread does to a ticket is to say that it is done. */
+static void wait_until_done(struct ticket *t)
+{
+    while (atomic_load(&t->done) == 0) {
+        dbk_futex_wait(&t->done, 0, -1);
+    }
+}
+
 /* A caller whose deadline has come leaves; what of its events is under way is answered to nobody. */
 static enum daybook_code leave(struct appender *a, struct ticket *t, struct daybook_error *err)
 {
     dbk_mutex_lock(&a->mutex);
-    if (atomic_load(&t->done) != 0) {
+    if (t->finished) {
         dbk_mutex_unlock(&a->mutex);
+        wait_until_done(t);
         return t->failure;
     }
     unlink_ticket(a, t);
@@ -278,9 +290,6 @@ enum daybook_code dbk_pg_append_batch(struct daybook_journal *j, const struct da
         }
         dbk_futex_wait(&t.done, 0, left_us);
     }
-    /* The thread that finished it holds the mutex while it says so. */
-    dbk_mutex_lock(&a->mutex);
-    dbk_mutex_unlock(&a->mutex);
     return t.failure;
 }
 
@@ -348,8 +357,8 @@ static bool take_tickets(struct appender *a)
     return true;
 }
 
-/* Gives a finished ticket back. Under the mutex; what it points to may be gone behind this. */
-static void finish(struct ticket *t)
+/* Gives a finished ticket back, or leaves it to wake_callers. Under the mutex. */
+static void finish(struct appender *a, struct ticket *t)
 {
     struct pg_queue *queue = t->queue;
     struct daybook_submission *submission = t->submission;
@@ -359,8 +368,19 @@ static void finish(struct ticket *t)
         hand_back(queue, submission);
         return;
     }
-    atomic_store(&t->done, 1);
-    dbk_futex_wake_all(&t->done);
+    t->finished = true;
+    a->woken[a->woken_count++] = &t->done;
+}
+
+/* Callers come again at once, so not under the mutex. A word may be gone as soon as it says so: what is woken then is
+ * nobody, or somebody who looks again. */
+static void wake_callers(struct appender *a)
+{
+    for (size_t i = 0; i < a->woken_count; i++) {
+        atomic_store(a->woken[i], 1);
+        dbk_futex_wake_all(a->woken[i]);
+    }
+    a->woken_count = 0;
 }
 
 static void give_answers(struct appender *a, enum daybook_code otherwise,
@@ -383,11 +403,13 @@ static void give_answers(struct appender *a, enum daybook_code otherwise,
         }
         t->results[entry->index] = entry->result;
         if (--t->open == 0) {
-            finish(t);
+            finish(a, t);
         }
     }
     dbk_pg_batch_clear(&a->batch);
+    a->enough = a->taken > 1 ? a->lined + a->taken : 0; /* whoever is alone waits for nobody */
     dbk_mutex_unlock(&a->mutex);
+    wake_callers(a);
 }
 
 /* ---- the gate ---------------------------------------------------------------------------------------- */
@@ -441,6 +463,14 @@ static size_t unanswered(const struct pg_batch *batch)
     return count;
 }
 
+/* Real time, even where a test moves the journal's: threads are waited for. */
+static int64_t real_us(void)
+{
+    const struct dbk_os *os = dbk_os_posix();
+
+    return os->monotonic_us(os);
+}
+
 /* Says the batch again until each event has its answer. Returns the code of those that have none. */
 static enum daybook_code append_all(struct appender *a, struct daybook_error *err)
 {
@@ -451,6 +481,8 @@ static enum daybook_code append_all(struct appender *a, struct daybook_error *er
     while (unanswered(&a->batch) > 0) {
         size_t before = unanswered(&a->batch);
         bool want_alone = false;
+        PGresult *r = NULL;
+        int64_t began_us;
         enum daybook_code code = dbk_pg_connect(p, &a->conn, DAYBOOK_NO_DEADLINE, err);
 
         if (code != DAYBOOK_OK) {
@@ -458,7 +490,12 @@ static enum daybook_code append_all(struct appender *a, struct daybook_error *er
         }
         enter(p->appenders, alone);
         atomic_store(&a->in_flight, before);
-        code = dbk_pg_batch_send(p, &a->conn, &a->batch, others(a), &want_alone, err);
+        began_us = real_us();
+        code = dbk_pg_batch_send(p, &a->conn, &a->batch, others(a), PG_COMMIT, &r, err);
+        if (r != NULL) {
+            dbk_pg_batch_answer(p, &a->batch, r, real_us() - began_us, &want_alone);
+            PQclear(r);
+        }
         atomic_store(&a->in_flight, 0);
         leave_gate(p->appenders);
         alone = alone || want_alone;
@@ -474,24 +511,13 @@ static enum daybook_code append_all(struct appender *a, struct daybook_error *er
     return DAYBOOK_OK;
 }
 
-/* Real time, even where a test moves the journal's: threads are waited for. */
-static int64_t real_us(void)
-{
-    const struct dbk_os *os = dbk_os_posix();
-
-    return os->monotonic_us(os);
-}
-
-/* Gives the callers that were just answered a moment to come again; whoever is alone waits for nobody. */
+/* Gives the callers that were just answered a moment to come again. */
 static void gather(struct appender *a)
 {
     int64_t most_us = a->took_us / GATHER_PART;
     int64_t until_us = real_us() + (most_us < GATHER_US_MAX ? most_us : (int64_t)GATHER_US_MAX);
     bool more = a->taken > 1;
 
-    dbk_mutex_lock(&a->mutex);
-    a->enough = more ? a->lined + a->taken : 0;
-    dbk_mutex_unlock(&a->mutex);
     while (more) {
         uint32_t seen = atomic_load(&a->word);
         int64_t left_us;
@@ -531,10 +557,11 @@ static bool next_batch(struct appender *a)
             t->next++;
             if (--t->open == 0) {
                 unlink_ticket(a, t);
-                finish(t);
+                finish(a, t);
             }
         }
         dbk_mutex_unlock(&a->mutex);
+        wake_callers(a);
         if (!more || a->batch.count > 0) {
             return more;
         }

@@ -280,29 +280,28 @@ static void note_accepted(struct pg_journal *p, int64_t now_us)
 }
 
 enum daybook_code dbk_pg_batch_send(struct pg_journal *p, struct pg_conn *conn,
-                                    struct pg_batch *batch, uint64_t others, bool *ret_alone,
-                                    struct daybook_error *err)
+                                    struct pg_batch *batch, uint64_t others, unsigned ends,
+                                    PGresult **ret, struct daybook_error *err)
 {
     struct pg_args args = {.count = 0};
     const struct pg_step append = {
         "SELECT * FROM @.append_1($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15)", &args};
-    size_t count = fill(batch);
-    int64_t began_us = pg_mono_us(p);
-    PGresult *r = NULL;
-    enum daybook_code code;
 
-    if (count == 0) {
+    *ret = NULL;
+    if (fill(batch) == 0) {
         return DAYBOOK_OK;
     }
     fill_args(p, conn, batch, others, &args);
-    code = dbk_pg_run(p, conn, PG_BEGIN | PG_COMMIT, &append, 1, DAYBOOK_NO_DEADLINE, &r, err);
-    if (code == DAYBOOK_OK) {
-        for (int row = 0; row < PQntuples(r); row++) {
-            answer(batch, r, row, ret_alone);
-        }
-        note_accepted(p, batch->now_us);
-        dbk_pg_count_group(p, pg_mono_us(p) - began_us, count);
+    return dbk_pg_run(p, conn, PG_BEGIN | PG_DURABLE | ends, &append, 1, DAYBOOK_NO_DEADLINE, ret,
+                      err);
+}
+
+void dbk_pg_batch_answer(struct pg_journal *p, struct pg_batch *batch, const PGresult *r,
+                         int64_t took_us, bool *ret_alone)
+{
+    for (int row = 0; row < PQntuples(r); row++) {
+        answer(batch, r, row, ret_alone);
     }
-    PQclear(r);
-    return code;
+    note_accepted(p, batch->now_us);
+    dbk_pg_count_group(p, took_us, (uint64_t)PQntuples(r));
 }

@@ -320,8 +320,8 @@ static enum daybook_code choose(struct walk *w, struct pg_conn *conn, int64_t no
 
     w->back = clock_went_back(w->journal, dbk_pg_now(w->journal, now_us));
     for (unsigned round = 0;; round++) {
-        enum daybook_code code =
-            fetch_rows(w, conn, &f, round == 0 ? PG_BEGIN : 0, now_us, deadline_us, err);
+        enum daybook_code code = fetch_rows(w, conn, &f, round == 0 ? PG_BEGIN | PG_DURABLE : 0,
+                                            now_us, deadline_us, err);
 
         if (code != DAYBOOK_OK) {
             return code;

@@ -313,29 +313,46 @@ static bool send_step(const struct pg_journal *p, PGconn *pg, const struct pg_st
                              args->formats, 1) == 1;
 }
 
-/* What each transaction sets for itself. A role or a database that has switched synchronous_commit off does not
- * switch it off for a journal (A1). */
-static bool send_begin(const struct pg_journal *p, PGconn *pg, int64_t deadline_us)
+static bool send_plain(PGconn *pg, const char *sql)
+{
+    return PQsendQueryParams(pg, sql, 0, NULL, NULL, NULL, NULL, 1) == 1;
+}
+
+static bool send_time_out(PGconn *pg, const char *name, int64_t ms)
+{
+    char sql[128];
+
+    (void)snprintf(sql, sizeof sql, "SET LOCAL %s = %lld", name, (long long)ms);
+    return send_plain(pg, sql);
+}
+
+/* What each transaction sets for itself: four statements that need no plan, which all together cost the server less than one
+ * SELECT. A role or a database that has switched synchronous_commit off does not switch it off for a journal (A1). */
+static bool send_begin(const struct pg_journal *p, PGconn *pg, unsigned ends, int64_t deadline_us)
 {
     int64_t statement_ms = p->statement_timeout_ms;
-    char sql[512];
 
     if (deadline_us != DAYBOOK_NO_DEADLINE) {
         int64_t left_ms = (deadline_us - pg_mono_us(p)) / US_PER_MS + 1;
 
         statement_ms = left_ms > 0 && left_ms < statement_ms ? left_ms : statement_ms;
     }
-    (void)snprintf(sql, sizeof sql,
-                   "SELECT pg_catalog.set_config('statement_timeout','%lld',true),"
-                   "pg_catalog.set_config('lock_timeout','%lld',true),"
-                   "pg_catalog.set_config('idle_in_transaction_session_timeout','%lld',true),"
-                   "CASE WHEN pg_catalog.current_setting('synchronous_commit')='off' THEN "
-                   "pg_catalog.set_config('synchronous_commit','on',true) END",
-                   (long long)statement_ms, (long long)p->lock_timeout_ms,
-                   (long long)p->statement_timeout_ms);
-    return PQsendQueryParams(pg, "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", 0, NULL, NULL,
-                             NULL, NULL, 1) == 1 &&
-           PQsendQueryParams(pg, sql, 0, NULL, NULL, NULL, NULL, 1) == 1;
+    return send_plain(pg, "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE") &&
+           send_time_out(pg, "statement_timeout", statement_ms) &&
+           send_time_out(pg, "lock_timeout", p->lock_timeout_ms) &&
+           send_time_out(pg, "idle_in_transaction_session_timeout", p->statement_timeout_ms) &&
+           ((ends & PG_DURABLE) != 0 ||
+            send_plain(pg, "SELECT pg_catalog.set_config('synchronous_commit','on',true) WHERE "
+                           "pg_catalog.current_setting('synchronous_commit') = 'off'"));
+}
+
+/* How many statements that sends. */
+static unsigned begin_statements(unsigned ends)
+{
+    if ((ends & PG_BEGIN) == 0) {
+        return 0;
+    }
+    return (ends & PG_DURABLE) != 0 ? 4 : 5;
 }
 
 /* Writes what is buffered and reads whatever comes meanwhile. */
@@ -383,7 +400,8 @@ static enum daybook_code judge(const PGresult *r, struct daybook_error *err)
     if (state == NULL) {
         return dbk_fail(err, DAYBOOK_BACKEND, "the connection to PostgreSQL was lost");
     }
-    if (strcmp(state, "40P01") == 0 || strcmp(state, "40001") == 0) {
+    /* Deadlock, serialisation, and an id that another one has just stored. */
+    if (strcmp(state, "40P01") == 0 || strcmp(state, "40001") == 0 || strcmp(state, "23505") == 0) {
         return PG_AGAIN;
     }
     if (strcmp(state, "57014") == 0 || strcmp(state, "55P03") == 0) {
@@ -448,7 +466,7 @@ static enum daybook_code run(struct pg_journal *p, struct pg_conn *conn, unsigne
                              PGresult **ret_results, struct daybook_error *err)
 {
     enum daybook_code code;
-    bool sent = (ends & PG_BEGIN) == 0 || send_begin(p, conn->pg, deadline_us);
+    bool sent = (ends & PG_BEGIN) == 0 || send_begin(p, conn->pg, ends, deadline_us);
 
     conn->in_txn = conn->in_txn || (ends & PG_BEGIN) != 0;
     for (unsigned i = 0; sent && i < count; i++) {
@@ -458,15 +476,15 @@ static enum daybook_code run(struct pg_journal *p, struct pg_conn *conn, unsigne
         sent = send_step(p, conn->pg, &steps[i]);
     }
     if (sent && (ends & PG_COMMIT) != 0) {
-        sent = PQsendQueryParams(conn->pg, "COMMIT", 0, NULL, NULL, NULL, NULL, 1) == 1;
+        sent = send_plain(conn->pg, "COMMIT");
     }
     if (!sent || PQpipelineSync(conn->pg) != 1) {
         return dbk_fail(err, DAYBOOK_BACKEND, "the connection to PostgreSQL was lost");
     }
     code = flush(p, conn->pg, deadline_us, err);
-    return code == DAYBOOK_OK ? collect(p, conn->pg, (ends & PG_BEGIN) != 0 ? 2 : 0, count,
-                                        deadline_us, ret_results, err)
-                              : code;
+    return code == DAYBOOK_OK
+               ? collect(p, conn->pg, begin_statements(ends), count, deadline_us, ret_results, err)
+               : code;
 }
 
 /* When a server that is alive has answered so many statements and a commit, or has ended them. One that hangs ends

@@ -147,7 +147,8 @@ int64_t dbk_pg_int(const PGresult *r, int row, int column);
 bool dbk_pg_is(const PGresult *r, int row, int column);
 struct daybook_bytes dbk_pg_bytes(const PGresult *r, int row, int column);
 
-enum pg_ends { PG_BEGIN = 1, PG_COMMIT = 2 };
+/* PG_DURABLE: what writes among the steps sees to synchronous_commit itself. */
+enum pg_ends { PG_BEGIN = 1, PG_COMMIT = 2, PG_DURABLE = 4 };
 struct pg_step {
     const char *sql;            /* `@` stands for the quoted schema */
     const struct pg_args *args; /* NULL: none */
@@ -156,8 +157,9 @@ struct pg_step {
 /* Sends steps and reads what they return. With BEGIN it opens the transaction, with COMMIT it ends it. Whatever the
  * deadline, it waits no longer than the server may take (statement_timeout) and a little: a server that hangs keeps no
  * time-out of its own. BACKEND then.
+ * @param count 0: only the ends.
  * @param ret_results `count` entries; owned on success, NULL on failure.
- * Returns OK; PG_AGAIN (rolled back: deadlock or serialisation); BACKEND, TIMED_OUT (rolled back, or the connection
+ * Returns OK; PG_AGAIN (rolled back: deadlock, serialisation, a unique index); BACKEND, TIMED_OUT (rolled back, or the connection
  * is lost: unknown if COMMIT was among them); after a failure no transaction is open. */
 enum daybook_code dbk_pg_run(struct pg_journal *p, struct pg_conn *conn, unsigned ends,
                              const struct pg_step *steps, unsigned count, int64_t deadline_us,
@@ -217,11 +219,15 @@ void dbk_pg_batch_release(struct pg_batch *batch);
 /* Copies an event. False: no memory, it is full, or its id is in it already. */
 bool dbk_pg_batch_add(struct pg_batch *batch, const struct daybook_event *event, void *ticket,
                       size_t index);
-/* Sends what is not answered yet and writes the answers that came. Returns OK (look for what is left), PG_AGAIN, or
- * what all that is left is to be answered with. *ret_alone: some need nobody else to append. */
+/* Sends what is not answered yet. With PG_COMMIT in `ends` it is committed; else the transaction stays open.
+ * @param ret owned on success: what dbk_pg_batch_answer wants once it is committed; NULL: nothing was unanswered.
+ * Returns OK, PG_AGAIN, or what all that is left is to be answered with. */
 enum daybook_code dbk_pg_batch_send(struct pg_journal *p, struct pg_conn *conn,
-                                    struct pg_batch *batch, uint64_t others, bool *ret_alone,
-                                    struct daybook_error *err);
+                                    struct pg_batch *batch, uint64_t others, unsigned ends,
+                                    PGresult **ret, struct daybook_error *err);
+/* Writes the answers that came; look for what is left. *ret_alone: some need nobody else to append. */
+void dbk_pg_batch_answer(struct pg_journal *p, struct pg_batch *batch, const PGresult *r,
+                         int64_t took_us, bool *ret_alone);
 uint32_t dbk_pg_checksum(const struct daybook_event *event);
 
 /* claim.c */

@@ -306,7 +306,10 @@ $fn$;
 
 -- One row an event that was looked at. o_code: 0 accepted, 1 stored already (with what is stored), 2 full (o_aux:
 -- events stored), 3 nothing was done: again, 4 nothing was done: again while nobody else appends.
--- Room is made for at most p_room_max events a call.
+-- Room is made for at most p_room_max events a call. Where another one with other keys stores one of the ids at the same
+-- time it fails with unique_violation: again.
+--
+-- A statement costs as much as the rows of ten events: there are few here, and each is about all of them.
 CREATE FUNCTION @.append_1(
     p_now bigint, p_slot integer, p_limit bigint, p_others bigint, p_drop boolean, p_prune_until bigint, p_room_max bigint,
     p_version integer, p_ids text[], p_spaces text[], p_subjects text[], p_observed bigint[], p_records text[],
@@ -319,140 +322,169 @@ SET enable_bitmapscan = off SET enable_material = off SET plan_cache_mode = forc
 DECLARE
     v_now bigint := @.clock_1(p_now);
     v_new bigint[];
-    v_taken bigint[];
+    v_keep bigint[]; -- places in the arrays of what is gone on with; null: all
+    v_ord bigint[];  -- where each stood in the call; null: in its place
     v_keys bigint[];
-    v_locked bigint[];
-    v_all boolean;
     v_pos bigint[];
-    v_pos_keys bigint[];
-    v_raced bigint[];
     v_stored bigint;
     v_newest bigint;
-    v_bytes bigint;
     v_need bigint;
     v_made bigint;
     v_fit bigint;
+    v_consumers bigint;
+    v_waiting bigint;
+    v_prune boolean;
     v_start bigint;
+    v_idle bigint;
+    v_absent bigint;
 BEGIN
+    IF current_setting('synchronous_commit') = 'off' THEN
+        PERFORM set_config('synchronous_commit', 'on', true);
+    END IF;
     LOCK TABLE @.consumer IN ROW SHARE MODE;
-    SELECT coalesce(array_agg(u.o ORDER BY u.o), '{}') INTO v_new
-      FROM unnest(p_ids) WITH ORDINALITY u(id, o)
-     WHERE NOT EXISTS (SELECT 1 FROM @.event e WHERE e.request_id = u.id);
-    IF cardinality(v_new) < cardinality(p_ids) THEN
-        RETURN QUERY
-        SELECT u.o, 1, e.pos, 0::bigint, e.row_version, e.checksum, k.namespace::text, k.subject::text, e.record::text
+    SELECT s.stored, s.newest, s.consumers, s.waiting, s.start INTO v_stored, v_newest, v_consumers, v_waiting, v_start
+      FROM (SELECT sum(c.stored) AS stored, max(c.newest_accepted_at) AS newest, x.consumers, x.waiting, x.start
+              FROM (SELECT count(*) AS consumers, count(y.start_at) AS waiting, min(y.start) AS start FROM @.consumer y) x
+             CROSS JOIN @.counter c GROUP BY x.consumers, x.waiting, x.start) s;
+    v_prune := p_prune_until IS NOT NULL AND (SELECT d.accepted_at FROM @.delivered d ORDER BY d.pos LIMIT 1) <= p_prune_until;
+    IF v_prune OR v_stored + cardinality(p_ids) + p_others > p_limit THEN
+        -- What is stored is answered before anything is given up (A3), and only what is new needs room.
+        SELECT coalesce(array_agg(u.o ORDER BY u.o), '{}') INTO v_new
           FROM unnest(p_ids) WITH ORDINALITY u(id, o)
-          JOIN @.event e ON e.request_id = u.id JOIN @.key k ON k.key_id = e.key_id
-         WHERE u.o <> ALL (v_new);
-    END IF;
-    IF cardinality(v_new) = 0 THEN
-        RETURN;
-    END IF;
-
-    IF p_prune_until IS NOT NULL THEN
-        PERFORM @.prune_1(p_slot, p_prune_until, 64);
-    END IF;
-    SELECT sum(c.stored), max(c.newest_accepted_at) INTO v_stored, v_newest FROM @.counter c;
-    v_need := v_stored + cardinality(v_new) - p_limit;
-    IF v_need + p_others > 0 AND p_others > 0 THEN
-        RETURN QUERY SELECT u.o, 4, 0::bigint, 0::bigint, 0, 0, NULL::text, NULL::text, NULL::text FROM unnest(v_new) u(o);
-        RETURN;
-    END IF;
-    IF v_need > 0 THEN
-        v_made := @.reclaim_1(p_slot, v_now, least(v_need, p_room_max));
-        v_stored := v_stored - v_made;
-        IF v_made = p_room_max AND v_need > v_made THEN
-            RETURN QUERY SELECT u.o, 3, 0::bigint, 0::bigint, 0, 0, NULL::text, NULL::text, NULL::text FROM unnest(v_new) u(o);
+         WHERE NOT EXISTS (SELECT 1 FROM @.event e WHERE e.request_id = u.id);
+        IF cardinality(v_new) < cardinality(p_ids) THEN
+            RETURN QUERY
+            SELECT u.o, 1, e.pos, 0::bigint, e.row_version, e.checksum, k.namespace::text, k.subject::text, e.record::text
+              FROM unnest(p_ids) WITH ORDINALITY u(id, o)
+              JOIN @.event e ON e.request_id = u.id JOIN @.key k ON k.key_id = e.key_id
+             WHERE u.o <> ALL (v_new);
+        END IF;
+        IF cardinality(v_new) = 0 THEN
             RETURN;
         END IF;
-    END IF;
-    v_fit := greatest(0, least(cardinality(v_new), p_limit - v_stored));
-    IF v_fit < cardinality(v_new) AND p_drop THEN
-        -- As many as it takes for as many as can be helped; for none where not even the first can be.
-        v_made := v_stored - (SELECT count(DISTINCT m.pos) FROM @.mark m WHERE m.resolution = 3);
-        v_fit := greatest(v_fit, least(cardinality(v_new), p_limit - v_stored + v_made));
-        v_need := v_stored + v_fit - p_limit;
-        IF v_fit > 0 AND v_need > 0 THEN
-            v_made := @.drop_1(p_slot, v_now, least(v_need, p_room_max));
+        IF v_prune THEN
+            v_stored := v_stored - @.prune_1(p_slot, p_prune_until, 64);
+        END IF;
+        v_need := v_stored + cardinality(v_new) - p_limit;
+        IF v_need + p_others > 0 AND p_others > 0 THEN
+            RETURN QUERY SELECT u.o, 4, 0::bigint, 0::bigint, 0, 0, NULL::text, NULL::text, NULL::text FROM unnest(v_new) u(o);
+            RETURN;
+        END IF;
+        IF v_need > 0 THEN
+            v_made := @.reclaim_1(p_slot, v_now, least(v_need, p_room_max));
             v_stored := v_stored - v_made;
-            IF v_made < v_need THEN
+            IF v_made = p_room_max AND v_need > v_made THEN
                 RETURN QUERY SELECT u.o, 3, 0::bigint, 0::bigint, 0, 0, NULL::text, NULL::text, NULL::text FROM unnest(v_new) u(o);
                 RETURN;
             END IF;
         END IF;
-    END IF;
-    IF v_fit < cardinality(v_new) THEN
-        RETURN QUERY SELECT u.o, 2, 0::bigint, v_stored + v_fit, 0, 0, NULL::text, NULL::text, NULL::text
-                       FROM unnest(v_new[v_fit + 1:]) u(o);
-        IF v_fit = 0 THEN
-            RETURN;
+        v_fit := greatest(0, least(cardinality(v_new), p_limit - v_stored));
+        IF v_fit < cardinality(v_new) AND p_drop THEN
+            -- As many as it takes for as many as can be helped; for none where not even the first can be.
+            v_made := v_stored - (SELECT count(DISTINCT m.pos) FROM @.mark m WHERE m.resolution = 3);
+            v_fit := greatest(v_fit, least(cardinality(v_new), p_limit - v_stored + v_made));
+            v_need := v_stored + v_fit - p_limit;
+            IF v_fit > 0 AND v_need > 0 THEN
+                v_made := @.drop_1(p_slot, v_now, least(v_need, p_room_max));
+                v_stored := v_stored - v_made;
+                IF v_made < v_need THEN
+                    RETURN QUERY SELECT u.o, 3, 0::bigint, 0::bigint, 0, 0, NULL::text, NULL::text, NULL::text FROM unnest(v_new) u(o);
+                    RETURN;
+                END IF;
+            END IF;
         END IF;
+        IF v_fit < cardinality(v_new) THEN
+            RETURN QUERY SELECT u.o, 2, 0::bigint, v_stored + v_fit, 0, 0, NULL::text, NULL::text, NULL::text
+                           FROM unnest(v_new[v_fit + 1:]) u(o);
+            IF v_fit = 0 THEN
+                RETURN;
+            END IF;
+        END IF;
+        v_keep := v_new[1:v_fit];
     END IF;
-    v_taken := v_new[1:v_fit];
 
-    -- The keys: made where they are missing, before any is locked, so that nobody waits in a circle; then locked in
-    -- order. One that was swept away meanwhile is made again.
     LOOP
-        SELECT array_agg(coalesce(k.key_id, 0) ORDER BY u.o) INTO v_keys
+        IF cardinality(v_keep) < cardinality(p_ids) THEN
+            SELECT array_agg(coalesce(v_ord[u.o], u.o) ORDER BY u.o), array_agg(u.id ORDER BY u.o), array_agg(u.space ORDER BY u.o),
+                   array_agg(u.subject ORDER BY u.o), array_agg(u.observed ORDER BY u.o), array_agg(u.record ORDER BY u.o),
+                   array_agg(u.bytes ORDER BY u.o), array_agg(u.checksum ORDER BY u.o)
+              INTO v_ord, p_ids, p_spaces, p_subjects, p_observed, p_records, p_bytes, p_checksums
+              FROM unnest(p_ids, p_spaces, p_subjects, p_observed, p_records, p_bytes, p_checksums)
+                   WITH ORDINALITY u(id, space, subject, observed, record, bytes, checksum, o)
+             WHERE u.o = ANY (v_keep);
+        END IF;
+        v_keep := NULL;
+        -- The keys: made where they are missing, before any is locked, so that nobody waits in a circle; then locked in
+        -- order. One that was swept away meanwhile is made again.
+        SELECT array_agg(coalesce(k.key_id, 0) ORDER BY u.o), count(DISTINCT k.key_id) INTO v_keys, v_need
           FROM unnest(p_spaces, p_subjects) WITH ORDINALITY u(s, b, o)
           LEFT JOIN @.key k ON k.namespace = u.s AND k.subject = u.b;
-        SELECT array_agg(DISTINCT v_keys[u.o]) INTO v_locked FROM unnest(v_taken) u(o);
-        IF 0 = ANY (v_locked) THEN
+        IF 0 = ANY (v_keys) THEN
             INSERT INTO @.key (namespace, subject)
-            SELECT DISTINCT p_spaces[u.o], p_subjects[u.o] FROM unnest(v_taken) u(o) WHERE v_keys[u.o] = 0
+            SELECT DISTINCT u.s, u.b FROM unnest(p_spaces, p_subjects, v_keys) u(s, b, key_id) WHERE u.key_id = 0
              ORDER BY 1, 2
             ON CONFLICT DO NOTHING;
             CONTINUE;
         END IF;
-        SELECT count(*) INTO v_need FROM (SELECT 1 FROM @.key k WHERE k.key_id = ANY (v_locked) ORDER BY k.key_id FOR UPDATE) q;
-        EXIT WHEN v_need = cardinality(v_locked);
+        CONTINUE WHEN v_need > (SELECT count(*) FROM (SELECT 1 FROM @.key k WHERE k.key_id = ANY (v_keys)
+                                                       ORDER BY k.key_id FOR UPDATE) q);
+        EXIT WHEN NOT EXISTS (SELECT 1 FROM unnest(p_ids) u(id) JOIN @.event e ON e.request_id = u.id);
+        RETURN QUERY
+        SELECT coalesce(v_ord[u.o], u.o), 1, e.pos, 0::bigint, e.row_version, e.checksum, k.namespace::text, k.subject::text,
+               e.record::text
+          FROM unnest(p_ids) WITH ORDINALITY u(id, o)
+          JOIN @.event e ON e.request_id = u.id JOIN @.key k ON k.key_id = e.key_id;
+        SELECT array_agg(u.o ORDER BY u.o) INTO v_keep FROM unnest(p_ids) WITH ORDINALITY u(id, o)
+         WHERE NOT EXISTS (SELECT 1 FROM @.event e WHERE e.request_id = u.id);
+        IF v_keep IS NULL THEN
+            RETURN;
+        END IF;
     END LOOP;
 
     -- Whoever lists stops at the positions that are drawn from here on, until this commits (C11).
-    PERFORM pg_advisory_xact_lock_shared(@.low32_1('@.event'::regclass::oid::bigint), @.low32_1(@.next_position_1() - 1));
+    SELECT array_agg(nextval('@.position_seq')) INTO v_pos
+      FROM (SELECT pg_advisory_xact_lock_shared(@.low32_1('@.event'::regclass::oid::bigint),
+                                                @.low32_1(CASE WHEN s.is_called THEN s.last_value ELSE s.last_value - 1 END))
+              FROM @.position_seq s OFFSET 0) l
+     CROSS JOIN generate_series(1, cardinality(p_ids)) u(o);
     v_now := greatest(v_now, v_newest);
-    v_all := cardinality(v_taken) = cardinality(p_ids);
-    WITH ins AS (
-        INSERT INTO @.event (pos, key_id, row_version, bytes, checksum, observed_at, accepted_at, request_id, record)
-        SELECT nextval('@.position_seq'), q.key_id, p_version, q.bytes, q.checksum, q.observed, v_now, q.id, q.record
-          FROM (SELECT v_keys[u.o] AS key_id, u.bytes, u.checksum, coalesce(u.observed, v_now) AS observed, u.id, u.record
-                  FROM unnest(p_ids, p_observed, p_records, p_bytes, p_checksums)
-                       WITH ORDINALITY u(id, observed, record, bytes, checksum, o)
-                 WHERE v_all OR u.o = ANY (v_taken) ORDER BY u.o) q
-        ON CONFLICT (request_id) DO NOTHING
-        RETURNING pos, key_id, bytes, request_id)
-    SELECT array_agg(i.pos ORDER BY i.pos), array_agg(i.key_id ORDER BY i.pos), coalesce(sum(i.bytes), 0)
-      INTO v_pos, v_pos_keys, v_bytes FROM ins i;
-    v_pos := coalesce(v_pos, '{}');
-    IF cardinality(v_pos) < cardinality(v_taken) THEN
-        -- Another one was faster with the same id: it is looked up in the next call.
-        SELECT array_agg(u.o ORDER BY u.o) INTO v_raced FROM unnest(v_taken) u(o)
-         WHERE NOT EXISTS (SELECT 1 FROM @.event e WHERE e.request_id = p_ids[u.o] AND e.pos = ANY (v_pos));
-        SELECT coalesce(array_agg(u.o ORDER BY u.o), '{}') INTO v_taken FROM unnest(v_taken) u(o) WHERE u.o <> ALL (v_raced);
-        RETURN QUERY SELECT u.o, 3, 0::bigint, 0::bigint, 0, 0, NULL::text, NULL::text, NULL::text FROM unnest(v_raced) u(o);
-        IF cardinality(v_pos) = 0 THEN
-            RETURN;
-        END IF;
-    END IF;
+    INSERT INTO @.event (pos, key_id, row_version, bytes, checksum, observed_at, accepted_at, request_id, record)
+    SELECT u.pos, u.key_id, p_version, u.bytes, u.checksum, coalesce(u.observed, v_now), v_now, u.id, u.record
+      FROM unnest(v_pos, v_keys, p_bytes, p_checksums, p_observed, p_ids, p_records)
+           u(pos, key_id, bytes, checksum, observed, id, record);
 
-    UPDATE @.consumer c SET start = v_pos[1], start_at = NULL WHERE c.start_at <= v_now;
-    UPDATE @.lane l SET head = f.pos, row_version = p_version
-      FROM (SELECT c.id, u.key_id, min(u.pos) AS pos
-              FROM unnest(v_pos, v_pos_keys) u(pos, key_id) JOIN @.consumer c ON u.pos >= c.start GROUP BY 1, 2) f
-     WHERE l.consumer_id = f.id AND l.key_id = f.key_id AND l.head IS NULL;
-    INSERT INTO @.lane (consumer_id, key_id, head, row_version)
-    SELECT f.id, f.key_id, f.pos, p_version
-      FROM (SELECT c.id, u.key_id, min(u.pos) AS pos
-              FROM unnest(v_pos, v_pos_keys) u(pos, key_id) JOIN @.consumer c ON u.pos >= c.start GROUP BY 1, 2) f
-     WHERE NOT EXISTS (SELECT 1 FROM @.lane l WHERE l.consumer_id = f.id AND l.key_id = f.key_id);
-    SELECT min(c.start) INTO v_start FROM @.consumer c;
+    IF v_waiting > 0 THEN
+        UPDATE @.consumer c SET start = v_pos[1], start_at = NULL WHERE c.start_at <= v_now;
+        SELECT min(c.start) INTO v_start FROM @.consumer c;
+    END IF;
+    IF v_consumers > 0 THEN
+        SELECT count(*) FILTER (WHERE l.key_id IS NOT NULL), count(*) FILTER (WHERE l.key_id IS NULL) INTO v_idle, v_absent
+          FROM unnest(v_keys) u(key_id) CROSS JOIN @.consumer c
+          LEFT JOIN @.lane l ON l.consumer_id = c.id AND l.key_id = u.key_id
+         WHERE l.head IS NULL;
+    END IF;
+    IF v_idle > 0 THEN
+        UPDATE @.lane l SET head = f.pos, row_version = p_version
+          FROM (SELECT c.id, u.key_id, min(u.pos) AS pos
+                  FROM unnest(v_pos, v_keys) u(pos, key_id) JOIN @.consumer c ON u.pos >= c.start GROUP BY 1, 2) f
+         WHERE l.consumer_id = f.id AND l.key_id = f.key_id AND l.head IS NULL;
+    END IF;
+    IF v_absent > 0 THEN
+        INSERT INTO @.lane (consumer_id, key_id, head, row_version)
+        SELECT f.id, f.key_id, f.pos, p_version
+          FROM (SELECT c.id, u.key_id, min(u.pos) AS pos
+                  FROM unnest(v_pos, v_keys) u(pos, key_id) JOIN @.consumer c ON u.pos >= c.start GROUP BY 1, 2) f
+         WHERE NOT EXISTS (SELECT 1 FROM @.lane l WHERE l.consumer_id = f.id AND l.key_id = f.key_id);
+    END IF;
     IF v_start > v_pos[1] THEN
         INSERT INTO @.delivered (pos, accepted_at) SELECT u.pos, v_now FROM unnest(v_pos) u(pos) WHERE u.pos < v_start;
     END IF;
-    UPDATE @.counter c SET accepted = c.accepted + cardinality(v_pos), stored = c.stored + cardinality(v_pos),
-           stored_bytes = c.stored_bytes + v_bytes, newest_accepted_at = v_now WHERE c.slot = p_slot;
-    RETURN QUERY SELECT v_taken[u.i], 0, u.pos, 0::bigint, 0, 0, NULL::text, NULL::text, NULL::text
-                   FROM unnest(v_pos) WITH ORDINALITY u(pos, i);
+    UPDATE @.counter c
+       SET accepted = c.accepted + cardinality(v_pos), stored = c.stored + cardinality(v_pos),
+           stored_bytes = c.stored_bytes + (SELECT sum(u.bytes) FROM unnest(p_bytes) u(bytes)), newest_accepted_at = v_now
+     WHERE c.slot = p_slot;
+    RETURN QUERY SELECT coalesce(v_ord[u.o], u.o), 0, u.pos, 0::bigint, 0, 0, NULL::text, NULL::text, NULL::text
+                   FROM unnest(v_pos) WITH ORDINALITY u(pos, o);
 END
 $fn$;
 
@@ -720,6 +752,9 @@ SET enable_bitmapscan = off SET enable_material = off SET plan_cache_mode = forc
 DECLARE
     v_tokens bigint[];
 BEGIN
+    IF current_setting('synchronous_commit') = 'off' THEN
+        PERFORM set_config('synchronous_commit', 'on', true);
+    END IF;
     SELECT array_agg(nextval('@.token_seq')) INTO v_tokens FROM generate_series(1, cardinality(p_pos));
     INSERT INTO @.mark (consumer_id, pos, key_id, resolution, handed, refunded, attempt, hand_outs, token, survivor,
                         lease_granted, lease_expires)
@@ -801,6 +836,9 @@ DECLARE
     v_done bigint[];
     r record;
 BEGIN
+    IF current_setting('synchronous_commit') = 'off' THEN
+        PERFORM set_config('synchronous_commit', 'on', true);
+    END IF;
     IF cardinality(p_ended) > 0 THEN
         DELETE FROM @.mark m WHERE m.consumer_id = p_consumer AND m.pos = ANY (p_ended) AND m.resolution = 4;
     END IF;
@@ -835,7 +873,7 @@ BEGIN
       LEFT JOIN @.lane l ON l.consumer_id = p_consumer AND l.key_id = u.key_id
       LEFT JOIN LATERAL (
          SELECT e.pos, e.row_version FROM @.event e LEFT JOIN @.mark m ON m.consumer_id = p_consumer AND m.pos = e.pos
-          WHERE e.key_id = u.key_id AND e.pos >= l.head AND e.pos <> ALL (p_acked)
+          WHERE e.key_id = u.key_id AND e.pos >= l.head AND e.pos NOT IN (SELECT a.pos FROM unnest(p_acked) a(pos))
             AND CASE WHEN m.pos IS NULL THEN e.pos > l.resolved_through ELSE m.resolution = 0 END
           ORDER BY e.pos LIMIT 1) h ON true;
     IF NOT v_locked THEN
@@ -850,7 +888,7 @@ BEGIN
                       CROSS JOIN LATERAL (
                          SELECT e.pos, e.row_version FROM @.event e
                            LEFT JOIN @.mark m ON m.consumer_id = p_consumer AND m.pos = e.pos
-                          WHERE e.key_id = u.key_id AND e.pos > u.before AND e.pos <> ALL (p_acked)
+                          WHERE e.key_id = u.key_id AND e.pos > u.before AND e.pos NOT IN (SELECT a.pos FROM unnest(p_acked) a(pos))
                             AND (m.pos IS NULL OR m.resolution = 0)
                             AND e.pos > (SELECT l.resolved_through FROM @.lane l
                                           WHERE l.consumer_id = p_consumer AND l.key_id = u.key_id)

@@ -432,7 +432,8 @@ static enum daybook_code say_once(struct pg_journal *p, const char *consumer,
 
     if (code == DAYBOOK_OK) {
         unique_marks(s, set, count);
-        code = dbk_pg_standing(p, conn, PG_BEGIN, consumer, now_us, false, s, deadline_us, err);
+        code = dbk_pg_standing(p, conn, PG_BEGIN | PG_DURABLE, consumer, now_us, false, s,
+                               deadline_us, err);
     }
     for (size_t i = 0; code == DAYBOOK_OK && i < count; i++) {
         const struct pg_mark key = {.position = set[i].position};
