@@ -19,8 +19,9 @@ enum {
     READ_RETRY_US = 1000000, /* a key whose event could not be read is left alone this long */
     READ_GAP_MAX = 4096, /* bytes between two entries: to read on costs less than to read anew */
     READ_ALONG_MAX = 262144, /* bytes of one read of several entries */
-    PRUNE_STEP = 256,        /* events pruned under one hold */
-    LET_OTHERS_US = 50       /* between two holds of something long */
+    PRUNE_STEP = 32,         /* events pruned under one hold, of which others wait for tens of us */
+    PRUNE_STEPS_A_GROUP = 16, /* if nobody else commits */
+    LET_OTHERS_US = 300       /* between two holds of something long */
 };
 
 /* ---- holding and waiting ----------------------------------------------------------------------- */
@@ -834,6 +835,7 @@ enum daybook_code dbk_log_maintain(struct daybook_journal *j, int64_t now_us, in
     uint32_t fits = (uint32_t)((log->delivery_area - log->delivery_area / 4 - frames) / 16);
     uint32_t step = fits < PRUNE_STEP ? fits : PRUNE_STEP;
     uint64_t pruned = 0;
+    unsigned steps = 0;
     enum daybook_code code;
     for (;;) {
         code = dbk_stage_lock_with_room(log, frames + 16 * (size_t)step, DBK_OF_HOUSEKEEPING,
@@ -856,7 +858,9 @@ enum daybook_code dbk_log_maintain(struct daybook_journal *j, int64_t now_us, in
             break;
         }
         dbk_stage_unlock(log);
-        dbk_commit_kick(log);
+        if (++steps % PRUNE_STEPS_A_GROUP == 0) {
+            dbk_commit_kick(log);
+        }
         dbk_log_let_others(log);
         if (deadline_us != DAYBOOK_NO_DEADLINE && dbk_log_mono(log) >= deadline_us) {
             code = dbk_fail(err, DAYBOOK_TIMED_OUT,
