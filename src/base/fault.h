@@ -26,6 +26,13 @@
     X(CHECKPOINT_AHEAD, "checkpoint_ahead")   /* D1: it describes more than the durable log */     \
     X(INDEX_WITHOUT_CRC, "index_without_crc") /* D7: an index is believed as it is */              \
     X(TRIM_BY_NEWEST, "trim_by_newest")       /* D7: a segment goes one checkpoint too early */    \
+    X(CHECKPOINT_UNPROVEN,                                                                         \
+      "checkpoint_unproven") /* D7: the log may end before what a checkpoint describes */          \
+    X(CHECKPOINT_LOSES_DISCARDS, "checkpoint_loses_discards") /* O1: discards are not in it */     \
+    X(RELOCATE_UNSYNCED,                                                                           \
+      "relocate_unsynced") /* D1: a segment goes before its copies are durable */                  \
+    X(RELOCATE_REORDERS, "relocate_reorders") /* C4: what is relocated goes behind its key */      \
+    X(FULL_TAIL_UNNOTED, "full_tail_unnoted") /* D7: nothing proves the last group of a segment */ \
     X(ACCEPTED_AT_GOES_BACK, "accepted_at_goes_back")                                              \
     X(OBSERVED_BY_US, "observed_by_us")                                                            \
     X(NUMBERS_AS_DOUBLES, "numbers_as_doubles")                                                    \

@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "engines/log/log_impl.h"
 #include "small_journal.h"
 
 #define RECORD_BYTES 700u
@@ -256,6 +257,57 @@ static void test_K4_the_words_of_a_quarantine_and_the_trail_move_along(void **st
     }
 }
 
+/* One event of each of two callers stays, and more of theirs follow once it was copied: they come in order. */
+static void test_C4_a_relocation_changes_the_order_of_no_key(void **state)
+{
+    enum { CALLERS = 2, LATER = 3 };
+    struct small *f = *state;
+    for (unsigned i = 0; i < CALLERS; i++) {
+        assert_int_equal(small_append_as(f, ++f->given, i == 0 ? "ann" : "bob"), DAYBOOK_OK);
+    }
+    append(f, 500);
+    assert_true(claim(f) > 0);
+    small_pass_time(f, 3 * 3600 * SECOND_US); /* its leases are over */
+    for (unsigned i = 0; i < CALLERS * LATER; i++) {
+        assert_int_equal(small_append_as(f, ++f->given, i % 2 == 0 ? "ann" : "bob"), DAYBOOK_OK);
+    }
+    unsigned last = f->given;
+    while (claim(f) > 0 && f->batch->deliveries[0].position <= 502) {
+        /* All between them is acknowledged; theirs are kept by their leases. */
+        struct daybook_hand_out set[SMALL_CLAIM_EVENTS];
+        enum daybook_code codes[SMALL_CLAIM_EVENTS];
+        size_t count = 0;
+        for (size_t i = 0; i < f->batch->count; i++) {
+            const struct daybook_delivery *d = &f->batch->deliveries[i];
+            if (d->position > CALLERS && d->position <= 502) {
+                set[count++] = (struct daybook_hand_out){d->position, d->token};
+            }
+        }
+        assert_int_equal(daybook_journal_ack(f->journal, SMALL_CONSUMER, set, count, f->now_us,
+                                             DAYBOOK_NO_DEADLINE, codes, &f->err),
+                         DAYBOOK_OK);
+    }
+    live(f, 600);
+    uint32_t second;
+    assert_true(dbk_segment_lowest(dbk_log_of(f->journal), &second) > 1);
+    for (unsigned round = 0; round <= LATER; round++) {
+        struct daybook_hand_out set[CALLERS];
+        enum daybook_code codes[CALLERS];
+        small_pass_time(f, 3 * 3600 * SECOND_US);
+        assert_int_equal(claim(f), CALLERS);
+        for (unsigned i = 0; i < CALLERS; i++) {
+            const struct daybook_delivery *d = &f->batch->deliveries[i];
+            unsigned expected =
+                round == 0 ? i + 1 : last - CALLERS * LATER + (round - 1) * CALLERS + i + 1;
+            assert_int_equal(number_of(d), expected);
+            set[i] = (struct daybook_hand_out){d->position, d->token};
+        }
+        assert_int_equal(daybook_journal_ack(f->journal, SMALL_CONSUMER, set, CALLERS, f->now_us,
+                                             DAYBOOK_NO_DEADLINE, codes, &f->err),
+                         DAYBOOK_OK);
+    }
+}
+
 /* What a life up to `crash_at` steps behind its relocation leaves. Returns whether it came to its end. */
 static bool cut_at(uint64_t step, enum sim_profile profile)
 {
@@ -328,6 +380,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_P1_one_old_event_pins_nothing),
         TEST(test_P1_files_take_at_most_four_times_what_is_stored),
+        TEST(test_C4_a_relocation_changes_the_order_of_no_key),
         TEST(test_K1_a_backup_of_what_only_a_checkpoint_tells),
         TEST(test_K4_the_words_of_a_quarantine_and_the_trail_move_along),
         cmocka_unit_test(test_D1_D5_cut_at_any_step_nothing_is_lost_and_nothing_comes_back),

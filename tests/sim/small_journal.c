@@ -63,6 +63,13 @@ void small_housekeep(struct small *f)
 
 enum daybook_code small_append(struct small *f, unsigned n)
 {
+    char subject[32];
+    (void)snprintf(subject, sizeof subject, "e%u", n);
+    return small_append_as(f, n, subject);
+}
+
+enum daybook_code small_append_as(struct small *f, unsigned n, const char *subject)
+{
     char id[32];
     char record[SMALL_RECORD_BYTES_MAX + 1];
     (void)snprintf(id, sizeof id, "e%u", n);
@@ -72,7 +79,7 @@ enum daybook_code small_append(struct small *f, unsigned n)
     memcpy(record + f->record_bytes - 2, "\"}", 3);
     struct daybook_event event = {.request_id = {id, strlen(id)},
                                   .name_space = {"team", 4},
-                                  .subject = {id, strlen(id)},
+                                  .subject = {subject, strlen(subject)},
                                   .observed_at_us = DAYBOOK_TIME_UNSET,
                                   .record = {record, f->record_bytes}};
     return daybook_journal_append(f->journal, &event, f->now_us, DAYBOOK_NO_DEADLINE, &f->result,

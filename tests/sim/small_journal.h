@@ -40,6 +40,8 @@ void small_pass_time(struct small *f, int64_t us);
 void small_housekeep(struct small *f);
 /* Appends event n, of a caller of its own. Returns what became of it. */
 enum daybook_code small_append(struct small *f, unsigned n);
+/* The same, of this caller. */
+enum daybook_code small_append_as(struct small *f, unsigned n, const char *subject);
 struct daybook_journal_stats small_figures(struct small *f);
 
 #endif

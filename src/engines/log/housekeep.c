@@ -81,7 +81,8 @@ static uint32_t next_number(struct dbk_log *log)
 static bool write_note(struct dbk_log *log)
 {
     bool moved = false;
-    if (!dbk_tail_make_room(log, DBK_BLOCK_BYTES, &moved)) {
+    if (!dbk_fault(DBK_FAULT_FULL_TAIL_UNNOTED) &&
+        !dbk_tail_make_room(log, DBK_BLOCK_BYTES, &moved)) {
         return false;
     }
     if (!moved && (!dbk_tail_write_mark(log, DBK_GROUP_NOTE) || !dbk_tail_sync(log))) {
@@ -248,13 +249,13 @@ static bool log_trim(struct dbk_log *log, uint32_t lowest)
     struct dbk_trim_frame frame = {.lowest_segment_no = lowest,
                                    .by_checkpoint = log->relocated || log->trim.by_checkpoint};
     stage->delivery_len += dbk_trim_frame_encode(stage->delivery + stage->delivery_len, &frame);
-    stage->sync_required = !dbk_fault(DBK_FAULT_TRIM_UNSYNCED);
+    bool unsynced = dbk_fault(DBK_FAULT_TRIM_UNSYNCED) || dbk_fault(DBK_FAULT_RELOCATE_UNSYNCED);
+    stage->sync_required = !unsynced;
     log->trim.lowest = lowest;
     log->trim.by_checkpoint = frame.by_checkpoint;
     struct dbk_group *group = dbk_group_ref_open(log);
     dbk_mutex_unlock(&log->stage_lock);
-    enum dbk_wait_for level =
-        dbk_fault(DBK_FAULT_TRIM_UNSYNCED) ? DBK_WAIT_WRITTEN : DBK_WAIT_SYNCED;
+    enum dbk_wait_for level = unsynced ? DBK_WAIT_WRITTEN : DBK_WAIT_SYNCED;
     return dbk_commit_wait(log, group, level, DAYBOOK_NO_DEADLINE) == DAYBOOK_OK;
 }
 

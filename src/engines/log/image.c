@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/fault.h"
 #include "base/memory.h"
 #include "engines/log/state_impl.h"
 
@@ -121,7 +122,9 @@ void dbk_state_image(const struct dbk_state *state, struct dbk_image *image)
                 uint8_t *p = dbk_image_entry(image);
 
                 dbk_put_u64(p, c->acknowledged[entry]);
-                dbk_put_u64(p + 8, c->discarded[entry]);
+                dbk_put_u64(p + 8, dbk_fault(DBK_FAULT_CHECKPOINT_LOSES_DISCARDS)
+                                       ? 0
+                                       : c->discarded[entry]);
                 dbk_put_u64(p + 16, c->quarantined[entry]);
                 dbk_put_u64(p + 24, c->handed[entry]);
             }

@@ -921,7 +921,8 @@ static enum daybook_code find_checkpoints(struct dbk_log *log, struct dbk_scan *
             return code;
         }
     }
-    scan->proof_lsn = *ret_count > 0 ? files[0].lsn : 0;
+    bool proves = *ret_count > 0 && !dbk_fault(DBK_FAULT_CHECKPOINT_UNPROVEN);
+    scan->proof_lsn = proves ? files[0].lsn : 0;
     return DAYBOOK_OK;
 }
 

@@ -393,7 +393,7 @@ static bool write_batch(struct dbk_log *log, struct dbk_relocation *r)
     if (!dbk_tail_write_frames(log, r->group, r->frames_len)) {
         return false;
     }
-    if (!dbk_tail_sync(log)) {
+    if (!dbk_fault(DBK_FAULT_RELOCATE_UNSYNCED) && !dbk_tail_sync(log)) {
         return false;
     }
     move_places(log, r, lsn);

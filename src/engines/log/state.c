@@ -460,6 +460,25 @@ void dbk_place_leave(struct dbk_state *s, uint32_t slot)
     count->bytes -= dbk_slot_len(&s->slots[slot]);
 }
 
+/* A deliberate fault: as if it had been accepted now. */
+static void put_behind_its_key(struct dbk_state *s, uint32_t slot)
+{
+    uint32_t key = s->slots[slot].key;
+
+    if (s->slots[slot].next == 0) {
+        return;
+    }
+    for (uint32_t i = 0; i < s->consumer_count; i++) {
+        struct dbk_consumer *c = s->consumers[i];
+
+        if ((c->keys[key].next & ~DBK_KEY_RESERVED) == slot) {
+            dbk_key_set_next(s, c, key, dbk_consumer_next_of_key(s, c, slot));
+        }
+    }
+    dbk_key_remove(s, slot);
+    dbk_key_append(s, key, slot);
+}
+
 void dbk_state_move(struct dbk_state *state, uint64_t position, struct dbk_place to)
 {
     uint32_t slot = dbk_slot_find(state, position);
@@ -467,6 +486,9 @@ void dbk_state_move(struct dbk_state *state, uint64_t position, struct dbk_place
     if (slot != 0) {
         dbk_place_leave(state, slot);
         dbk_place_set(state, slot, to);
+        if (dbk_fault(DBK_FAULT_RELOCATE_REORDERS)) {
+            put_behind_its_key(state, slot);
+        }
     }
 }
 
