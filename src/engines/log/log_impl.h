@@ -232,7 +232,7 @@ struct dbk_log {
         bool by_checkpoint;
     } trim;
     bool relocated;    /* [stage] events were relocated: the log alone may not tell the state */
-    bool whole_replay; /* read only: checkpoints are not looked at */
+    bool whole_replay; /* read only: of checkpoints only counts what they prove */
     struct dbk_checkpoints checkpoints;
     struct dbk_relocation *relocation;                /* housekeeper, owned; NULL: none yet */
     struct dbk_relocation *_Atomic relocation_handed; /* the same, once there was a batch */

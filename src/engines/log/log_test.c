@@ -1779,6 +1779,48 @@ static void test_D7_a_checkpoint_that_the_log_does_not_reach_is_refused(void **s
     free(f);
 }
 
+/* A record that rotted alone in the last group, which nothing but a checkpoint proves, is one damaged event. */
+static void test_D7_a_checkpoint_proves_the_group_that_a_record_rotted_in(void **state)
+{
+    struct fixture *f = fixture_new();
+    struct daybook_append_result result;
+    struct daybook_log_report report;
+    struct daybook_batch *batch;
+    uint8_t zeros[DBK_BLOCK_BYTES] = {0};
+    unsigned findings = 0;
+    uint64_t lsn = 0;
+    uint64_t last = 0;
+    uint64_t damaged = 0;
+    char path[128];
+    (void)state;
+    f->options.threads = DAYBOOK_LOG_INLINE;
+    fixture_open(f);
+    for (unsigned i = 11; i <= 13; i++) {
+        assert_int_equal(append(f, i, i, &result), DAYBOOK_OK);
+    }
+    assert_int_equal(daybook_journal_close(f->journal, &f->err), DAYBOOK_OK);
+    assert_int_equal(dbk_checkpoints_list(&f->os, f->path, &lsn, 1), 1);
+    snprintf(path, sizeof(path), "%s/seg-%016x.dbl", f->path, dbk_lsn_segment(lsn));
+    int file = open(path, O_RDWR);
+    assert_true(file >= 0);
+    /* The CLEAN behind it is not there. */
+    assert_int_equal(pwrite(file, zeros, sizeof(zeros), (off_t)dbk_lsn_offset(lsn)), sizeof(zeros));
+    close(file);
+    spoil(path, "\"n\":13,");
+    assert_int_equal(dbk_log_verify(f->path, &f->os, count_finding, &findings, &report, &f->err),
+                     DAYBOOK_DAMAGED);
+    assert_int_equal(report.damaged, 1);
+    fixture_open(f);
+    assert_int_equal(daybook_batch_new(9, 4096, 8 * 1024, &batch, NULL), DAYBOOK_OK);
+    assert_int_equal(
+        daybook_journal_read(f->journal, 0, DAYBOOK_WHERE_ALL, batch, &last, &damaged, &f->err),
+        DAYBOOK_OK);
+    assert_int_equal(batch->count, 2);
+    assert_int_equal(damaged, 1);
+    daybook_batch_free(batch);
+    fixture_free(f);
+}
+
 /* Gives up everything that was delivered, as a journal with no window does. */
 static void deliver_and_forget(struct fixture *f)
 {
@@ -1907,6 +1949,7 @@ int main(void)
         cmocka_unit_test(test_D7_a_bad_index_is_made_again),
         cmocka_unit_test(test_D7_a_bad_checkpoint_costs_time_and_nothing_else),
         cmocka_unit_test(test_D7_a_checkpoint_that_the_log_does_not_reach_is_refused),
+        cmocka_unit_test(test_D7_a_checkpoint_proves_the_group_that_a_record_rotted_in),
         cmocka_unit_test(test_D7_behind_a_relocation_segments_go_by_the_older_checkpoint),
         cmocka_unit_test(test_one_owner_a_directory),
     };

@@ -897,9 +897,7 @@ static enum daybook_code find_checkpoints(struct dbk_log *log, struct dbk_scan *
 {
     enum { LOOKED_AT_MAX = 16 };
     uint64_t lsns[LOOKED_AT_MAX];
-    int n = scan->has_identity && !log->whole_replay
-                ? dbk_checkpoints_list(log->os, log->path, lsns, LOOKED_AT_MAX)
-                : 0;
+    int n = scan->has_identity ? dbk_checkpoints_list(log->os, log->path, lsns, LOOKED_AT_MAX) : 0;
     if (n < 0) {
         return os_failed(log, n, "cannot list the directory", err);
     }
@@ -923,6 +921,10 @@ static enum daybook_code find_checkpoints(struct dbk_log *log, struct dbk_scan *
     }
     bool proves = *ret_count > 0 && !dbk_fault(DBK_FAULT_CHECKPOINT_UNPROVEN);
     scan->proof_lsn = proves ? files[0].lsn : 0;
+    for (uint32_t i = 0; log->whole_replay && i < *ret_count; i++) {
+        dbk_checkpoint_file_free(&files[i]); /* what it proves counts, and no more */
+    }
+    *ret_count = log->whole_replay ? 0 : *ret_count;
     return DAYBOOK_OK;
 }
 

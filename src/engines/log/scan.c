@@ -518,7 +518,7 @@ static enum daybook_code judge_damaged_records(struct dbk_scan *scan,
                                                bool has_zero_sector, enum place_kind *ret_kind,
                                                struct daybook_error *err)
 {
-    uint64_t proof = 0;
+    uint64_t proof = scan->proof_lsn;
     uint64_t groups = 0;
     uint64_t end = dbk_lsn_offset(header->lsn) +
                    dbk_round_up(DBK_GROUP_HEADER_BYTES + (size_t)header->body_len, DBK_BLOCK_BYTES);
