@@ -260,6 +260,33 @@ static void run_trim(struct play *play)
     play_append(play, 1, 100);
 }
 
+/* Two old events stay while all around them goes: they are copied, and segments go by the checkpoints. What a repair
+ * makes of that has them too. */
+static void run_relocate(struct play *play)
+{
+    play_open(play);
+    play_register(play, BILLING, oldest);
+    play_append(play, 2, 300);
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < 7; i++) {
+            play_append(play, 1, 7500);
+        }
+        play_claim(play, BILLING, 60, 32);
+        play_ack(play, BILLING, 2, 7);
+        play_pass(play, 2 * HOUR_US);
+        play_maintain(play);
+        play_pass(play, 90 * SECOND_US);
+        play_append(play, 1, 100);
+        play_pass(play, 90 * SECOND_US);
+    }
+    play_claim(play, BILLING, 3, 1);
+    play_ack(play, BILLING, 0, 1);
+    play_close(play);
+    play_repair(play);
+    play_open(play);
+    play_append(play, 1, 300);
+}
+
 /* A torn tail is recovered, and the recovery is cut like anything else. */
 static void run_recovery(struct play *play)
 {
@@ -415,6 +442,7 @@ static const struct play_script scripts[] = {
     {.name = "drop", .capacity = FULL(DAYBOOK_POLICY_DROP_OLDEST), .run = run_drop},
     {.name = "consumers", .capacity = USUAL, .run = run_consumers},
     {.name = "trim", .capacity = USUAL, .run = run_trim},
+    {.name = "relocate", .capacity = USUAL, .run = run_relocate},
     {.name = "recovery", .capacity = USUAL, .run = run_recovery},
     {.name = "recoveries", .capacity = USUAL, .run = run_recoveries},
     {.name = "disk-full", .capacity = USUAL, .run = run_disk_full},
