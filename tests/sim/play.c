@@ -13,6 +13,7 @@
 #define SET_MAX 64u
 #define RECORD_MAX 8000u
 #define KEYS 5u
+#define PLAY_REPAIRED "/mended"
 #define LEASE_MS 30000u
 #define PLAY_FREE_MIN 65536u
 
@@ -1094,6 +1095,69 @@ static bool holds_or_counts(struct pair *p, char why[static PAIR_WHY_MAX])
     return true;
 }
 
+static void count_missing(void *user, const struct daybook_log_missing *missing)
+{
+    *(uint64_t *)user += missing->end - missing->first;
+}
+
+/* What a repair makes of what is refused opens; each event of the oracle is there as it was given, or counted as
+ * lost or as damaged. One that was forgotten may be back, for the frame that said so may be lost. */
+static bool is_saved(struct pair *p, char why[static PAIR_WHY_MAX])
+{
+    struct contract_world *w = p->subject;
+    struct daybook_log_repair_report report;
+    uint64_t last = 0;
+    uint64_t damaged = 0;
+    uint64_t missing = 0; /* at most */
+    size_t at = 0;
+    size_t kept = 0;
+    struct daybook_log_repair_hooks hooks = {.missing = count_missing, .user = &missing};
+    enum daybook_code code =
+        dbk_log_repair(PLAY_PATH, PLAY_REPAIRED, &w->disk->os, &hooks, &report, &w->err);
+    struct daybook_log_options options = {.path = PLAY_REPAIRED,
+                                          .capacity = w->capacity,
+                                          .threads = DAYBOOK_LOG_INLINE,
+                                          .bytes_max = UINT64_MAX};
+    if (code == DAYBOOK_OK) {
+        code = dbk_log_open_readonly(&options, &w->disk->os, &w->journal, &w->err);
+    }
+    if (code != DAYBOOK_OK) {
+        (void)snprintf(why, PAIR_WHY_MAX, "a repair, or what it made, answers %s: %s",
+                       daybook_code_name(code), w->err.message);
+        return false;
+    }
+    assert_code(DAYBOOK_OK, daybook_journal_read(w->journal, 0, DAYBOOK_WHERE_ALL, w->batch, &last,
+                                                 &damaged, &w->err));
+    const struct daybook_batch *o = p->oracle->batch;
+    const struct daybook_batch *s = w->batch;
+    assert_code(DAYBOOK_OK, daybook_journal_read(p->oracle->journal, 0, DAYBOOK_WHERE_ALL,
+                                                 p->oracle->batch, &last, NULL, &p->oracle->err));
+    for (size_t i = 0; i < o->count; i++) {
+        struct daybook_bytes ours = o->deliveries[i].event.record;
+        while (at < s->count && s->deliveries[at].position < o->deliveries[i].position) {
+            at++;
+        }
+        if (at == s->count || s->deliveries[at].position != o->deliveries[i].position) {
+            continue;
+        }
+        struct daybook_bytes theirs = s->deliveries[at].event.record;
+        if (ours.len != theirs.len || memcmp(ours.data, theirs.data, ours.len) != 0) {
+            (void)snprintf(why, PAIR_WHY_MAX, "a repair made another event of position %" PRIu64,
+                           o->deliveries[i].position);
+            return false;
+        }
+        kept++;
+    }
+    if (kept + damaged + report.events_lost + missing < o->count) {
+        (void)snprintf(why, PAIR_WHY_MAX,
+                       "of %zu events a repair kept %zu, %" PRIu64
+                       " damaged, and says that %" PRIu64 " are lost",
+                       o->count, kept, damaged, report.events_lost + missing);
+        return false;
+    }
+    return true;
+}
+
 bool play_rot(const struct play *played, uint64_t seed, bool *ret_refused,
               char why[static PAIR_WHY_MAX])
 {
@@ -1126,6 +1190,8 @@ bool play_rot(const struct play *played, uint64_t seed, bool *ret_refused,
         (void)snprintf(why, PAIR_WHY_MAX, "D8: an opening that refuses has changed %s", where);
     } else if (code == DAYBOOK_OK) {
         (void)holds_or_counts(&p, why);
+    } else if (*ret_refused && code == DAYBOOK_DAMAGED) {
+        code = is_saved(&p, why) ? DAYBOOK_OK : code;
     } else if (!*ret_refused) {
         (void)snprintf(why, PAIR_WHY_MAX, "an opening of rot answers %s: %s",
                        daybook_code_name(code), subject.err.message);

@@ -78,8 +78,9 @@ bool play_end(struct play *play, const struct play_cut *cut, bool thorough);
 /* Plays the whole script, and stays idle until all of it is known to be durable (1.7). */
 void play_run_idle(struct play *play);
 /* Spoils a drawn place of the segments on a disk of its own (a flipped bit, a zeroed sector, a sector or a block at
- * another one's place) and looks: an opening refuses, which `verify` foresees, and leaves every byte, or every event is
- * there as it was given or counted as damaged. The play can be spoiled again. *ret_refused: it refused. */
+ * another one's place) and looks: an opening refuses, which `verify` foresees, and leaves every byte, and what a repair
+ * makes of it opens and holds each event as it was given or counts it; or every event is there as it was given or
+ * counted as damaged. The play can be spoiled again. *ret_refused: it refused. */
 bool play_rot(const struct play *played, uint64_t seed, bool *ret_refused,
               char why[static PAIR_WHY_MAX]);
 
