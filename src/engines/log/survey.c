@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "engines/log/scan.h"
 
@@ -221,6 +222,22 @@ static void see_group(struct dbk_survey *survey, const struct dbk_salvage_item *
     survey->last_end_lsn = dbk_lsn(item->segment->segment_no, item->end);
 }
 
+/* The bytes that may have held events where nothing holds: whole blocks, for what is left of one may be less than
+ * what stood there, and where only a number tells that groups are missing, all since the last one. */
+static uint64_t bytes_lost(const struct dbk_survey *survey, const struct dbk_salvage_item *item)
+{
+    uint64_t at = dbk_lsn(item->segment->segment_no, item->offset);
+    uint64_t bytes = item->end - item->offset;
+    bool same = dbk_lsn_segment(survey->last_end_lsn) == item->segment->segment_no;
+    if (item->offset == 0) {
+        return 0; /* a header */
+    }
+    if (bytes == 0) {
+        return same && at > survey->last_end_lsn ? at - survey->last_end_lsn : 0;
+    }
+    return item->offset % DBK_BLOCK_BYTES == 0 ? dbk_round_up(bytes, DBK_BLOCK_BYTES) : bytes;
+}
+
 static void see_damage(struct dbk_survey *survey, const struct dbk_salvage_item *item)
 {
     uint64_t lsn = dbk_lsn(item->segment->segment_no, item->offset);
@@ -240,7 +257,7 @@ static void see_damage(struct dbk_survey *survey, const struct dbk_salvage_item 
         return;
     }
     survey->hole = true;
-    survey->tail_events += item->offset == 0 ? 0 : (item->end - item->offset) / EVENT_BYTES_LEAST;
+    survey->tail_events += bytes_lost(survey, item) / EVENT_BYTES_LEAST;
 }
 
 bool dbk_survey_keeps(const struct dbk_survey *survey, const struct dbk_salvage_item *item)
