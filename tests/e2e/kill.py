@@ -5,7 +5,8 @@
 Each of the writers (kill_writers.c) owns its keys, and sends the next event after the answer to the last one,
 or after repeating it until there is an answer. One kill in five strikes while the daemon starts.
 
-usage: kill.py DAYBOOK WRITERS [--rounds N] [--seed S] [--ready SECONDS] [--retained SECONDS]"""
+usage: kill.py DAYBOOK WRITERS [--rounds N] [--seed S] [--ready SECONDS] [--retained SECONDS] [--round SECONDS]
+--round: the longest round."""
 import argparse
 import http.client
 import json
@@ -21,7 +22,7 @@ from daybook_process import Daemon, free_port, until
 
 WRITERS = 16
 KEYS_EACH = 8
-ROUND_S = (0.3, 1.7)
+ROUND_S = 1.7  # the longest; the shortest is a sixth of it
 EARLY_KILLS = 0.2
 EARLY_KILL_S = 0.06
 READY_ALLOWED_S = 1.0
@@ -95,10 +96,10 @@ def check(daemon):
 
 
 class Worst:
-    """The slowest start, and how much was stored at most."""
+    """The slowest start, and how much was stored at most; how often it was killed."""
 
     def __init__(self):
-        self.seconds, self.stored_then, self.stored, self.by_the_clock = 0, 0, 0, 0
+        self.seconds, self.stored_then, self.stored, self.by_the_clock, self.kills = 0, 0, 0, 0, 0
 
     def take(self, daemon, started):
         seconds, waited = started
@@ -110,19 +111,20 @@ class Worst:
             self.seconds, self.stored_then = seconds, stored
 
 
-def kill(daemon):
+def kill(daemon, worst):
     status, _ = daemon.stop(signal.SIGKILL)
+    worst.kills += 1
     assert status == -signal.SIGKILL, f"it ended by itself with {status}: {daemon.log()}"
 
 
-def kill_and_start(daemon, port, dice, writers, worst):
-    time.sleep(dice.uniform(*ROUND_S))
+def kill_and_start(daemon, port, dice, writers, worst, longest):
+    time.sleep(dice.uniform(longest / 6, longest))
     assert writers.poll() is None, "a writer ended: see above"
-    kill(daemon)
+    kill(daemon, worst)
     if dice.random() < EARLY_KILLS:
         daemon.launch()
         time.sleep(dice.uniform(0, EARLY_KILL_S))
-        kill(daemon)
+        kill(daemon, worst)
     worst.take(daemon, start(daemon, port))
 
 
@@ -134,6 +136,7 @@ def read_options():
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--ready", type=float, default=READY_ALLOWED_S)
     parser.add_argument("--retained", type=int, default=RETAINED_S)
+    parser.add_argument("--round", type=float, default=ROUND_S)
     return parser.parse_args()
 
 
@@ -153,7 +156,7 @@ def test_kills_under_load():
                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writers:
             try:
                 for _ in range(options.rounds):
-                    kill_and_start(daemon, port, dice, writers, worst)
+                    kill_and_start(daemon, port, dice, writers, worst, options.round)
                     files_most = max(files_most, segment_files(daemon))
                 counts, _ = writers.communicate(timeout=dp.START_S + DRAIN_S)
             finally:
@@ -170,6 +173,7 @@ def test_kills_under_load():
         status, _ = daemon.stop()
         assert status == 0, daemon.log()
         assert daemon.run("verify", "data").returncode == 0
+        print(f"# {worst.kills} SIGKILLs", flush=True)
         dp.promise(f"{options.rounds} kills: every answered event once and in order, nothing refused; ready within "
                    f"{options.ready} s, waits for a processor apart, at most {STORED_MAX} stored; {files_before} "
                    "segment files in the end",
