@@ -4,8 +4,9 @@
  * whole visible state are compared: appends, batches, claims with runs, verdicts, operators' operations,
  * maintenance, clocks that jump, restarts with other limits, losses of power, several consumers.
  *
- * differential ENGINE [--sequences N] [--operations N] [--seed S]
+ * differential ENGINE [--sequences N] [--operations N] [--seed S] [--keep]
  *
+ * --keep, of an engine without threads: tables are kept for the next journal (sim/kept_memory.h), for the speed.
  * Sequence i draws from seed S + i. An operation is five numbers that do not depend on any answer, so a
  * sequence that finds a difference is made shorter by leaving operations out, and what remains is printed:
  * it is the reproduction. Positions are compared as they are; tokens are each engine's own and are only
@@ -23,6 +24,7 @@
 #include <string.h>
 
 #include "journal/engine.h"
+#include "sim/kept_memory.h"
 
 #define OPERATIONS_MAX 400u
 #define IDS 24u
@@ -83,6 +85,8 @@ struct op {
 static uint64_t operations_done;
 static uint64_t power_cuts;
 static uint64_t resumed; /* openings from a checkpoint, compared with a replay of the whole log */
+static uint64_t checkpoints;
+static uint64_t relocated; /* sequences in which an event was */
 static uint64_t current_seed;
 
 /* ---- what the operations do ------------------------------------------------------------------------------ */
@@ -703,6 +707,8 @@ static size_t run_sequence(const struct contract_engine *engine, const struct op
     memcpy(ret_why, p.why, PAIR_WHY_MAX);
     pair_forget_marks(&p, p.mark_count);
     resumed += p.subject->resumed;
+    checkpoints += p.subject->checkpoints;
+    relocated += p.subject->relocated ? 1 : 0;
     world_free(p.oracle);
     world_free(p.subject);
     return i;
@@ -816,8 +822,9 @@ static void test_the_engine_and_the_oracle_answer_alike(void **state)
         }
     }
     (void)printf("# %" PRIu64 " operations, %" PRIu64 " losses of power, %" PRIu64
-                 " openings from a checkpoint\n",
-                 operations_done, power_cuts, resumed);
+                 " openings from a checkpoint, %" PRIu64 " checkpoints, %" PRIu64
+                 " sequences with relocations\n",
+                 operations_done, power_cuts, resumed, checkpoints, relocated);
 }
 
 int main(int argc, char **argv)
@@ -833,6 +840,9 @@ int main(int argc, char **argv)
     /* A journal is opened some ten thousand times: its memory is kept for the next one. */
     (void)mallopt(M_MMAP_THRESHOLD, 1 << 28);
     (void)mallopt(M_TRIM_THRESHOLD, 1 << 29);
+    if (strcmp(argv[argc - 1], "--keep") == 0) {
+        kept_memory_begin();
+    }
     if (set.engine == NULL || set.count < 2 || set.count > OPERATIONS_MAX) {
         (void)fprintf(stderr, "usage: %s ENGINE [--sequences N] [--seed S] [--operations 2..%u]\n",
                       argv[0], OPERATIONS_MAX);

@@ -16,7 +16,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "harness"))
 from free_port import free_port  # noqa: E402,F401: for the tests
 
-START_S = 30
+START_S = int(os.environ.get("DAYBOOK_START_S", "30"))  # longer where a process may be stopped meanwhile
 DEFAULTS = {
     "listen": {"address": "127.0.0.1:0"},
     "journal": {"path": "data", "min_free_disk": "1MiB"},
@@ -55,7 +55,7 @@ class Daemon:
         self.binary = os.path.abspath(binary)
         self.environment = environment or {}
         self.slow_disk = slow_disk
-        self.directory = directory or tempfile.mkdtemp(prefix="daybook-e2e-")
+        self.directory = directory or tempfile.mkdtemp(prefix="daybook-life-")
         self.config = {**DEFAULTS, **sections}
         self.process = None
         self.url = ""

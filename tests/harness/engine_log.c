@@ -167,6 +167,10 @@ static void clean_log_shared(struct contract_world *world)
 static void tick_log(struct contract_world *world)
 {
     while (dbk_log_housekeep(world->journal)) {
+        struct dbk_log_opening now = dbk_log_opening(world->journal);
+        world->checkpoints += now.newest_lsn > world->checkpoint_lsn ? 1 : 0;
+        world->checkpoint_lsn = now.newest_lsn;
+        world->relocated = world->relocated || now.relocated;
     }
     dbk_log_want_checkpoint(world->journal); /* the next group takes it, in its middle */
 }

@@ -84,6 +84,9 @@ struct contract_world {
     int64_t now_us; /* the caller's clock */
     uint64_t
         resumed; /* openings from a checkpoint that were compared with a replay of the whole log */
+    uint64_t checkpoints;    /* that were written */
+    uint64_t checkpoint_lsn; /* of the last of them */
+    bool relocated;          /* an event was, once at least */
     struct daybook_batch *batch;
     struct daybook_error err;
     enum sim_profile cut; /* with CONTRACT_POWER; at first SIM_KEEP_NOTHING */

@@ -415,6 +415,81 @@ static void run_idle(struct play *play)
     play_pass(play, 150000);
 }
 
+/* ---- drawn scripts: what a campaign plays besides ---- */
+
+static uint64_t drawn_from; /* names the script that is played */
+
+static void ask_drawn(struct play *play, uint64_t *state)
+{
+    static const int64_t passes[] = {1000, 150000, 200000, 2 * SECOND_US, 2 * HOUR_US};
+    unsigned consumer = (unsigned)(sim_draw(state) % 3);
+    uint32_t a = (uint32_t)(sim_draw(state) % 8);
+    uint32_t b = (uint32_t)(sim_draw(state) % 4);
+    uint32_t number = (uint32_t)(sim_draw(state) % (play->numbers + 1));
+    switch (sim_draw(state) % 20) {
+    case 0:
+    case 1:
+    case 2:
+        play_append(play, 1 + a, 50 + b * 400);
+        break;
+    case 3:
+    case 4:
+        play_append(play, 1 + b, 7500);
+        break;
+    case 5:
+    case 6:
+    case 7:
+        play_claim(play, consumer, 1 + a, 1 + b);
+        break;
+    case 8:
+    case 9:
+        play_ack(play, consumer, b, 1 + a);
+        break;
+    case 10:
+        play_refund(play, consumer, b, 1 + a);
+        break;
+    case 11:
+        play_extend(play, consumer, b, 1, a * 10000);
+        break;
+    case 12:
+        play_quarantine(play, consumer, b);
+        break;
+    case 13:
+        play_release(play, consumer, number);
+        break;
+    case 14:
+        play_discard(play, consumer, number);
+        break;
+    case 15:
+        play_rewind(play, consumer);
+        break;
+    case 16:
+        play_maintain(play);
+        break;
+    case 17:
+        play_close(play);
+        play_open(play);
+        break;
+    case 18:
+        play_retire(play, consumer);
+        break;
+    default:
+        play_pass(play, passes[a % 5]);
+        break;
+    }
+}
+
+static void run_drawn(struct play *play)
+{
+    uint64_t state = drawn_from;
+    uint64_t asks = 4 + sim_draw(&state) % 20;
+    play_open(play);
+    for (uint64_t i = 0; i < asks; i++) {
+        ask_drawn(play, &state);
+        play_pass(play, 1000);
+    }
+}
+
 #define USUAL                                                                                      \
     {                                                                                              \
         .events_max = 200, .retain_acknowledged_us = HOUR_US, .delivery_attempts_max = 100         \
@@ -458,6 +533,13 @@ static const struct play_script scripts[] = {
     {.name = "idle", .capacity = USUAL, .run = run_idle},
 };
 #define SCRIPTS (sizeof scripts / sizeof scripts[0])
+
+static const struct play_script drawn_scripts[] = {
+    {.name = "drawn", .capacity = USUAL, .run = run_drawn},
+    {.name = "drawn-full", .capacity = FULL(DAYBOOK_POLICY_REFUSE), .run = run_drawn},
+    {.name = "drawn-drop", .capacity = FULL(DAYBOOK_POLICY_DROP_OLDEST), .run = run_drawn},
+};
+#define DRAWN (sizeof drawn_scripts / sizeof drawn_scripts[0])
 
 /* ---- ends ------------------------------------------------------------------------------------------------ */
 
@@ -535,7 +617,8 @@ enum manner { ONCE, STICKY, REVERTS, MANNERS };
 /* Names a life and its end down to the last bit: what a failure prints and --case takes. */
 struct life {
     const struct play_script *script;
-    uint64_t cut; /* the step at which the process dies; NO_STEP: it does not */
+    uint64_t script_seed; /* of a drawn one; else 0 */
+    uint64_t cut;         /* the step at which the process dies; NO_STEP: it does not */
     uint64_t end;
     uint64_t seed; /* of a drawn end; 0: the cut */
     bool troubled;
@@ -553,6 +636,9 @@ struct verdict {
 static void print_life(const struct life *l, char *text, size_t size)
 {
     int n = snprintf(text, size, "--case %s --end %" PRIu64, l->script->name, l->end);
+    if (l->script_seed != 0) {
+        n += snprintf(text + n, size - (size_t)n, " --script %" PRIu64, l->script_seed);
+    }
     if (l->cut != NO_STEP) {
         n += snprintf(text + n, size - (size_t)n, " --cut %" PRIu64, l->cut);
     }
@@ -743,8 +829,15 @@ static int run_campaign(uint64_t count, uint64_t seed)
         steps[i] = steps_of(&scripts[i]);
     }
     while (v.cases < count && !v.failed) {
-        size_t which = (size_t)(sim_draw(&state) % SCRIPTS);
-        struct life l = {.script = &scripts[which], .cut = 1 + sim_draw(&state) % steps[which]};
+        size_t which = (size_t)(sim_draw(&state) % (2 * SCRIPTS));
+        struct life l = {.script = &scripts[which % SCRIPTS]};
+        uint64_t last = steps[which % SCRIPTS];
+        if (which >= SCRIPTS) { /* every other life is a script that was drawn as well */
+            l.script = &drawn_scripts[which % DRAWN];
+            l.script_seed = drawn_from = sim_draw(&state) | 1;
+            last = steps_of(l.script);
+        }
+        l.cut = 1 + sim_draw(&state) % last;
         struct play *play = live(&l, NULL);
         note(&v, &l, play);
         for (unsigned i = 0; i < ENDS && !v.failed; i++) {
@@ -794,6 +887,11 @@ static const struct play_script *script_named(const char *name)
             return &scripts[i];
         }
     }
+    for (size_t i = 0; i < DRAWN; i++) {
+        if (strcmp(drawn_scripts[i].name, name) == 0) {
+            return &drawn_scripts[i];
+        }
+    }
     return NULL;
 }
 
@@ -822,6 +920,7 @@ static struct life life_of(int argc, char **argv, const struct play_script *scri
     struct life l = {.script = script,
                      .cut = number_of(argc, argv, "--cut", NO_STEP),
                      .end = number_of(argc, argv, "--end", 0),
+                     .script_seed = number_of(argc, argv, "--script", 0),
                      .seed = number_of(argc, argv, "--draw", 0),
                      .manner = (enum manner)number_of(argc, argv, "--manner", 0)};
     l.trouble = (struct sim_injection){.call = (enum sim_call)number_of(argc, argv, "--call", 0),
@@ -832,6 +931,7 @@ static struct life life_of(int argc, char **argv, const struct play_script *scri
     l.trouble.trouble = l.manner == STICKY ? (shorter ? SIM_SHORT_STICKY : SIM_FAIL_STICKY)
                                            : (shorter ? SIM_SHORT_ONCE : SIM_FAIL_ONCE);
     l.troubled = l.trouble.nth > 0;
+    drawn_from = l.script_seed;
     return l;
 }
 

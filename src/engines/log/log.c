@@ -680,12 +680,14 @@ const char *dbk_log_differs(struct daybook_journal *a, struct daybook_journal *b
 
 struct dbk_log_opening dbk_log_opening(const struct daybook_journal *journal)
 {
-    const struct dbk_checkpoints *c = &((const struct dbk_log *)journal)->checkpoints;
+    const struct dbk_log *log = (const struct dbk_log *)journal;
+    const struct dbk_checkpoints *c = &log->checkpoints;
     return (struct dbk_log_opening){.resumed_lsn = atomic_load(&c->resumed_lsn),
                                     .bad_checkpoints = atomic_load(&c->bad_checkpoints),
                                     .bad_indexes = atomic_load(&c->bad_indexes),
-                                    .by_checkpoint =
-                                        ((const struct dbk_log *)journal)->trim.by_checkpoint};
+                                    .by_checkpoint = log->trim.by_checkpoint,
+                                    .relocated = log->relocated,
+                                    .newest_lsn = c->kept[0]};
 }
 
 uint64_t dbk_log_group_no(const struct daybook_journal *journal)

@@ -41,13 +41,16 @@ enum daybook_code dbk_log_open_readonly_whole(const struct daybook_log_options *
 /* The first thing in which what two handles hold in memory differs (image.h), NULL: nothing. */
 const char *dbk_log_differs(struct daybook_journal *a, struct daybook_journal *b, int64_t now_us,
                             uint64_t *ret_position);
-/* How an opening went. */
+/* How an opening went. With DAYBOOK_LOG_INLINE, or while the housekeeper rests. */
 struct dbk_log_opening {
     uint64_t resumed_lsn;     /* of the checkpoint that was used; 0: the whole log was read */
     uint32_t bad_checkpoints; /* met before one that could be used */
     uint32_t bad_indexes;
     bool
         by_checkpoint; /* segments are gone that only a checkpoint stands for: the log alone does not tell */
+    /* And since: */
+    bool relocated;      /* events were relocated */
+    uint64_t newest_lsn; /* of the newest checkpoint that is kept; 0: none */
 };
 struct dbk_log_opening dbk_log_opening(const struct daybook_journal *journal);
 
