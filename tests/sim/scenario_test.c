@@ -426,15 +426,17 @@ static void ask_drawn(struct play *play, uint64_t *state)
     uint32_t a = (uint32_t)(sim_draw(state) % 8);
     uint32_t b = (uint32_t)(sim_draw(state) % 4);
     uint32_t number = (uint32_t)(sim_draw(state) % (play->numbers + 1));
+    /* Whether a batch may drop events of its own the contract leaves open. */
+    bool alone = play->script->capacity.policy == DAYBOOK_POLICY_DROP_OLDEST;
     switch (sim_draw(state) % 20) {
     case 0:
     case 1:
     case 2:
-        play_append(play, 1 + a, 50 + b * 400);
+        play_append(play, alone ? 1 : 1 + a, 50 + b * 400);
         break;
     case 3:
     case 4:
-        play_append(play, 1 + b, 7500);
+        play_append(play, alone ? 1 : 1 + b, 7500);
         break;
     case 5:
     case 6:
