@@ -21,7 +21,7 @@ enum {
     READ_ALONG_MAX = 262144, /* bytes of one read of several entries */
     PRUNE_STEP = 32,         /* events pruned under one hold, of which others wait for tens of us */
     PRUNE_STEPS_A_GROUP = 16, /* if nobody else commits */
-    LET_OTHERS_US = 300       /* between two holds of something long */
+    LET_OTHERS_US = 500       /* between two holds of something long */
 };
 
 /* ---- holding and waiting ----------------------------------------------------------------------- */
