@@ -176,16 +176,23 @@ static double metric(const char *answer, const char *series)
     bench_die("the metrics lack %s", series);
 }
 
-/* Events of a commit group over the daemon's life, as its metrics say. */
-static double events_per_group(uint16_t port)
+/* What the daemon's metrics say of its commits so far. */
+struct commits {
+    double events;  /* a group */
+    double took_us; /* from the write to the answer, mean */
+};
+
+static struct commits commits_of(uint16_t port)
 {
     static char answer[METRICS_BYTES];
 
     if (load_get(port, "/metrics", answer, sizeof answer) != 200) {
         bench_die("the daemon has no metrics");
     }
-    return metric(answer, "daybook_commit_batch_events_sum{journal=\"main\"} ") /
-           metric(answer, "daybook_commit_batch_events_count{journal=\"main\"} ");
+    double groups = metric(answer, "daybook_commit_batch_events_count{journal=\"main\"} ");
+    return (struct commits){
+        .events = metric(answer, "daybook_commit_batch_events_sum{journal=\"main\"} ") / groups,
+        .took_us = metric(answer, "daybook_commit_seconds_sum{journal=\"main\"} ") * 1e6 / groups};
 }
 
 /* Seconds of all processors that the server has used. */
@@ -246,8 +253,11 @@ static void one_event(struct bench *bench, struct pair *daybook, struct pair *ec
     double used = pair_processor_us(daybook);
     double bound = pair_processor_us(timer);
     bench_figure(bench, "64 connections, processor time", used, "us/event", bound, used / bound);
-    bench_figure(bench, "64 connections, events a sync", events_per_group(daybook->server.port),
-                 "events", CONNECTIONS, events_per_group(daybook->server.port) / CONNECTIONS);
+    struct commits commits = commits_of(daybook->server.port);
+    bench_figure(bench, "64 connections, events a sync", commits.events, "events", CONNECTIONS,
+                 commits.events / CONNECTIONS);
+    bench_figure(bench, "64 connections, a commit", commits.took_us, "us", TIMER_US,
+                 commits.took_us / TIMER_US);
     bench_mark(bench, "one event a request, of the echo", of_echo, BENCH_AT_LEAST, of_echo_min);
     bench_mark(bench, "one event a request, of a timer in place of the journal", of_timer,
                BENCH_AT_LEAST, of_timer_min);
