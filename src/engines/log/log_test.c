@@ -21,6 +21,7 @@
 
 #include <daybook/log.h>
 
+#include "base/bytes.h"
 #include "base/os.h"
 #include "engines/log/log.h"
 #include "engines/log/log_impl.h"
@@ -980,6 +981,67 @@ static void test_C7_an_entry_of_another_event_is_damage(void **state)
     fixture_free(f);
 }
 
+/* Where the frame of a neighbour stands; *ret_bytes: how long it is. */
+static uint64_t frame_of(const struct fixture *f, unsigned number, size_t *ret_bytes)
+{
+    struct event_text text;
+    char record[32];
+    struct daybook_event event = make_event(&text, number, number, 300);
+    snprintf(record, sizeof(record), "{\"n\":%u,", number);
+    *ret_bytes = dbk_event_frame_bytes(&event);
+    size_t names = event.request_id.len + event.name_space.len + event.subject.len;
+    return offset_of(f, record) - dbk_round_up(DBK_ENTRY_FIXED_BYTES + names, 8) -
+           DBK_FRAME_HEADER_BYTES;
+}
+
+static void count_missing(void *user, const struct daybook_log_missing *missing)
+{
+    *(uint64_t *)user += missing->end - missing->first;
+}
+
+/* Whole frames that turned to zeros, in the midst of a group and at its end: its header says that something stood
+ * there. */
+static void test_S5_a_repair_counts_events_that_turned_to_zeros(void **state)
+{
+    enum { ZEROED = 5 };
+    static const uint8_t zeros[8192];
+    (void)state;
+    for (unsigned first = 50; first < NEIGHBOURS; first += NEIGHBOURS - ZEROED - 50) {
+        struct daybook_batch *batch;
+        struct fixture *f = neighbours_new(&batch);
+        struct daybook_log_repair_report report;
+        uint64_t missing = 0;
+        struct daybook_log_repair_hooks hooks = {.missing = count_missing, .user = &missing};
+        size_t bytes;
+        char path[192];
+        char repaired[160];
+        struct daybook_append_result result;
+        assert_int_equal(append(f, NEIGHBOURS, NEIGHBOURS, &result), DAYBOOK_OK); /* the proof */
+        uint64_t from = frame_of(f, first, &bytes);
+        uint64_t to = frame_of(f, first + ZEROED - 1, &bytes) + bytes;
+        to += first + ZEROED == NEIGHBOURS ? DBK_END_MARK_BYTES : 0;
+        dbk_log_abandon(f->journal);
+        snprintf(path, sizeof(path), "%s/seg-%016x.dbl", f->path, 1U);
+        snprintf(repaired, sizeof(repaired), "%s.repaired", f->path);
+        int file = open(path, O_RDWR);
+        assert_true(file >= 0);
+        assert_true(to - from <= sizeof(zeros));
+        assert_int_equal(pwrite(file, zeros, to - from, (off_t)from), to - from);
+        close(file);
+        assert_int_equal(dbk_log_repair(f->path, repaired, &f->os, &hooks, &report, &f->err),
+                         DAYBOOK_OK);
+        assert_int_equal(report.events, NEIGHBOURS + 1 - ZEROED);
+        assert_true(report.events_lost >= ZEROED);
+        assert_true(missing >= ZEROED);
+        snprintf(path, sizeof(path), "rm -rf %s", repaired);
+        assert_int_equal(system(path), 0);
+        snprintf(path, sizeof(path), "rm -rf %s", f->path);
+        assert_int_equal(system(path), 0);
+        daybook_batch_free(batch);
+        free(f);
+    }
+}
+
 /* ---- the last block of a full disk ------------------------------------------------------------------ */
 
 static struct dbk_log *marked_log; /* NULL, or whose mark is under way */
@@ -1935,6 +1997,7 @@ int main(void)
         cmocka_unit_test(test_C7_a_sector_that_cannot_be_read_holds_up_its_own_key_alone),
         cmocka_unit_test(test_C7_an_event_that_rotted_condemns_none_of_its_neighbours),
         cmocka_unit_test(test_C7_an_entry_of_another_event_is_damage),
+        cmocka_unit_test(test_S5_a_repair_counts_events_that_turned_to_zeros),
         cmocka_unit_test(test_A4_a_mark_takes_no_room_that_a_verdict_counts_on),
         cmocka_unit_test(test_K4_a_fresh_verdict_is_listed_with_its_reason),
         cmocka_unit_test(test_A4_too_little_disk_refuses_at_once),

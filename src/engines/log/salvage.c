@@ -377,8 +377,10 @@ static enum daybook_code damage(struct walk *walk, uint64_t from, uint64_t to,
     return walk->visit(walk->user, &item, walk->err);
 }
 
-/* Bytes between frames that hold. An end mark and zeros are what stands there. */
-static enum daybook_code gap(struct walk *walk, uint64_t from, uint64_t to, const char *what)
+/* Bytes between frames that hold. An end mark and zeros are what stands there; but up to `written` a group's
+ * header says that there were frames (0: none says so), and zeros are damage like anything else. */
+static enum daybook_code gap(struct walk *walk, uint64_t from, uint64_t to, uint64_t written,
+                             const char *what)
 {
     static const uint8_t mark[DBK_END_MARK_BYTES] = DBK_END_MARK;
     const uint8_t *p = walk->salvage->bytes;
@@ -386,17 +388,17 @@ static enum daybook_code gap(struct walk *walk, uint64_t from, uint64_t to, cons
     if (to - from >= sizeof(mark) && memcmp(p + from, mark, sizeof(mark)) == 0) {
         at += sizeof(mark);
     }
-    if (dbk_all_zero(p + at, (size_t)(to - at))) {
-        return DAYBOOK_OK;
-    }
-    while (p[to - 1] == 0) {
+    uint64_t least = written < to ? written : to;
+    least = least > at ? least : at;
+    while (to > least && p[to - 1] == 0) {
         to--;
     }
-    return damage(walk, at, to, NULL, what);
+    return at < to ? damage(walk, at, to, NULL, what) : DAYBOOK_OK;
 }
 
-/* The frames that hold between two places, and what is damaged between them. */
-static enum daybook_code frames(struct walk *walk, uint64_t from, uint64_t to, const char *what)
+/* The frames that hold between two places, and what is damaged between them; up to `written` something stood. */
+static enum daybook_code frames(struct walk *walk, uint64_t from, uint64_t to, uint64_t written,
+                                const char *what)
 {
     enum daybook_code code = DAYBOOK_OK;
     uint64_t gap_from = from;
@@ -412,7 +414,7 @@ static enum daybook_code frames(struct walk *walk, uint64_t from, uint64_t to, c
             continue;
         }
         if (gap_from < at) {
-            code = gap(walk, gap_from, at, what);
+            code = gap(walk, gap_from, at, written, what);
         }
         item.end = at + DBK_FRAME_HEADER_BYTES + item.frame.len;
         item.record_damaged = check == DBK_FRAME_RECORD_DAMAGED;
@@ -424,7 +426,7 @@ static enum daybook_code frames(struct walk *walk, uint64_t from, uint64_t to, c
         at = item.end;
         gap_from = at;
     }
-    return code == DAYBOOK_OK && gap_from < to ? gap(walk, gap_from, to, what) : code;
+    return code == DAYBOOK_OK && gap_from < to ? gap(walk, gap_from, to, written, what) : code;
 }
 
 static enum daybook_code group(struct walk *walk, uint64_t at, uint64_t limit,
@@ -451,9 +453,10 @@ static enum daybook_code group(struct walk *walk, uint64_t at, uint64_t limit,
     }
     if (code == DAYBOOK_OK && header->frame_count > 0) {
         code = frames(walk, at + DBK_GROUP_HEADER_BYTES, item.end,
+                      at + DBK_GROUP_HEADER_BYTES + header->body_len,
                       "part of a group whose header holds");
     } else if (code == DAYBOOK_OK) {
-        code = gap(walk, at + DBK_GROUP_HEADER_BYTES, item.end, "behind a group without frames");
+        code = gap(walk, at + DBK_GROUP_HEADER_BYTES, item.end, 0, "behind a group without frames");
     }
     *ret_end = item.end;
     return code;
@@ -483,7 +486,7 @@ static enum daybook_code walk_groups(struct walk *walk)
                        header.group_no > walk->group_no;
         uint64_t until = found != 0 && found < limit ? found : limit;
         if (at < until) {
-            code = frames(walk, at, until, "no group that holds");
+            code = frames(walk, at, until, 0, "no group that holds");
         }
         at = until;
         if (code == DAYBOOK_OK && at < limit) {
