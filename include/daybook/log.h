@@ -36,14 +36,17 @@ struct daybook_log_options {
     bool
         append_only; /**< nothing will be delivered by this handle: no segment is prepared before it
                            is needed; what deliveries need is left free under bytes_max */
-    int64_t now_us;  /**< the caller's clock at the opening, for records of it */
+    bool
+        existing_only; /**< a directory that holds no journal is refused and left as it is, not made one:
+                             for who opens a journal again, under which a file system may be gone */
+    int64_t now_us; /**< the caller's clock at the opening, for records of it */
 };
 
 /** Opens a journal for writing; recovers first where the last owner did not close.
  * @param options borrowed. @param ret_journal owned: release with `daybook_journal_close`.
  * Returns OK; retry: BUSY (another process holds the directory), NO_MEMORY; broken: DAMAGED (says
  * file, offset and positions; changed nothing), BACKEND (an I/O error); refused: NEWER_FORMAT,
- * BAD_CONFIG. Durable: the directory and its files. Threads: any. */
+ * BAD_CONFIG, NOT_FOUND (existing_only, and there is none). Durable: the directory and its files. Threads: any. */
 DAYBOOK_API DAYBOOK_MUST_CHECK enum daybook_code daybook_log_open(
     const struct daybook_log_options *options, struct daybook_journal **ret_journal,
     struct daybook_error *err);

@@ -127,8 +127,8 @@ static enum daybook_code open_postgres(const struct dbk_config *config,
     return code;
 }
 
-enum daybook_code dbk_compose_journal(const struct dbk_config *config, int64_t now_us,
-                                      struct daybook_journal **ret_journal,
+enum daybook_code dbk_compose_journal(const struct dbk_config *config, bool existing_only,
+                                      int64_t now_us, struct daybook_journal **ret_journal,
                                       struct daybook_error *err)
 {
     struct daybook_log_options options;
@@ -138,6 +138,7 @@ enum daybook_code dbk_compose_journal(const struct dbk_config *config, int64_t n
         return open_postgres(config, ret_journal, err);
     }
     dbk_compose_log_options(config, now_us, &options);
+    options.existing_only = existing_only;
     enum daybook_code code = daybook_log_open(&options, ret_journal, &why);
     if (code == DAYBOOK_DAMAGED && config->damage == DBK_DAMAGE_REPAIR) {
         code = dbk_mend_journal(config, why.message, err);

@@ -71,9 +71,10 @@ struct dbk_delivery_report {
     struct daybook_drain_report report;
 };
 
-/* Opens the journal that the configuration names. */
-enum daybook_code dbk_compose_journal(const struct dbk_config *config, int64_t now_us,
-                                      struct daybook_journal **ret_journal,
+/* Opens the journal that the configuration names. `existing_only`: where there is none, none is made (NOT_FOUND; the
+ * log engine). */
+enum daybook_code dbk_compose_journal(const struct dbk_config *config, bool existing_only,
+                                      int64_t now_us, struct daybook_journal **ret_journal,
                                       struct daybook_error *err);
 /* The options of the log engine in the configuration; `ret` borrows from it. */
 void dbk_compose_log_options(const struct dbk_config *config, int64_t now_us,

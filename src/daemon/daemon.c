@@ -222,34 +222,24 @@ static void wait_to_reopen(struct life *life, const struct daybook_error *why)
         life->reopen_wait_ms * 2 < REOPEN_MAX_MS ? life->reopen_wait_ms * 2 : REOPEN_MAX_MS;
 }
 
-/* Whether the journal that was open is where it was: an empty directory, such as one on which nothing is mounted
- * at the moment, must not become a new journal. */
-static bool is_there(const struct life *life, struct daybook_error *ret_err)
-{
-    if (life->config->backend != DBK_BACKEND_LOG) {
-        return true;
-    }
-    char path[sizeof life->config->journal_path + 16];
-    (void)snprintf(path, sizeof path, "%s/FORMAT", life->config->journal_path);
-    if (access(path, F_OK) == 0) {
-        return true;
-    }
-    (void)dbk_fail_os(ret_err, DAYBOOK_BACKEND, errno,
-                      "%s: the journal is not there any more; mount its file system again, or "
-                      "restart for a new journal",
-                      life->config->journal_path);
-    return false;
-}
-
+/* An empty directory, such as one on which nothing is mounted at the moment, must not become a new journal in the
+ * place of the one that was open. */
 static void try_reopen(struct life *life)
 {
     struct daybook_error err = {0};
-    bool known = life->waits_to_begin || is_there(life, &err);
-    if (known && dbk_service_open(&life->service, &err) == DAYBOOK_OK) {
+    bool existing_only = !life->waits_to_begin;
+    enum daybook_code code = dbk_service_open(&life->service, existing_only, &err);
+    if (code == DAYBOOK_OK) {
         life->waits_to_begin = false;
         log_opened(life);
         dbk_notify_say(&life->notify, "STATUS=serving");
         return;
+    }
+    if (code == DAYBOOK_NOT_FOUND && existing_only) {
+        (void)dbk_fail(&err, DAYBOOK_BACKEND,
+                       "%s: the journal is not there any more; mount its file system again, or "
+                       "restart for a new journal",
+                       life->config->journal_path);
     }
     wait_to_reopen(life, &err);
 }
@@ -268,7 +258,7 @@ static bool ends_by_itself(const struct life *life, const struct daybook_error *
 /* The first opening. A full disk and a database that is away are waited for. */
 static enum daybook_code open_journal(struct life *life, struct daybook_error *err)
 {
-    enum daybook_code code = dbk_service_open(&life->service, err);
+    enum daybook_code code = dbk_service_open(&life->service, false, err);
     if (code == DAYBOOK_OK) {
         log_opened(life);
         return code;

@@ -331,12 +331,13 @@ static void withdraw(struct dbk_service *service)
     }
 }
 
-enum daybook_code dbk_service_open(struct dbk_service *service, struct daybook_error *err)
+enum daybook_code dbk_service_open(struct dbk_service *service, bool existing_only,
+                                   struct daybook_error *err)
 {
     struct daybook_journal *journal = NULL;
     struct daybook_append_queue *queue = NULL;
-    enum daybook_code code =
-        dbk_compose_journal(service->config, dbk_service_now(service), &journal, err);
+    enum daybook_code code = dbk_compose_journal(service->config, existing_only,
+                                                 dbk_service_now(service), &journal, err);
     if (code != DAYBOOK_OK) {
         return code;
     }

@@ -94,8 +94,10 @@ int64_t dbk_monotonic_tick_us(void);
 void dbk_service_look(void *user);
 
 /* Opens the journal, registers consumers, starts completion and workers, and admits appends. On failure
- * nothing is left open. Threads: owner. */
-enum daybook_code dbk_service_open(struct dbk_service *service, struct daybook_error *err);
+ * nothing is left open. `existing_only`: where there is no journal none is made (NOT_FOUND; the log engine). Threads:
+ * owner. */
+enum daybook_code dbk_service_open(struct dbk_service *service, bool existing_only,
+                                   struct daybook_error *err);
 /* Whether the journal that is open has failed (A7). Threads: owner. */
 bool dbk_service_has_failed(struct dbk_service *service, struct daybook_error *ret_why);
 /* Stops workers and completion and closes the journal, whatever state it is in. `budget_ms` is the

@@ -413,6 +413,34 @@ static int make_directories(const struct dbk_os *os, const char *path)
     return os->fsync_dir(os, path);
 }
 
+static bool has_file(const struct dbk_log *log, const char *name)
+{
+    char path[DBK_LOG_PATH_MAX];
+    struct dbk_stat st;
+    snprintf(path, sizeof(path), "%.*s/%s", DBK_LOG_PATH_MAX - 16, log->path, name);
+    return log->os->stat(log->os, path, &st) == 0;
+}
+
+static enum daybook_code no_journal(const struct dbk_log *log, struct daybook_error *err)
+{
+    return dbk_fail(err, DAYBOOK_NOT_FOUND, "%s: holds no journal", log->path);
+}
+
+/* existing_only: refuses a directory that turned out to hold no journal, and leaves it as it was. */
+static enum daybook_code check_existing(struct dbk_log *log, bool had_lock,
+                                        struct daybook_error *err)
+{
+    char path[DBK_LOG_PATH_MAX];
+    if (has_file(log, "FORMAT")) {
+        return DAYBOOK_OK;
+    }
+    snprintf(path, sizeof(path), "%.*s/LOCK", DBK_LOG_PATH_MAX - 16, log->path);
+    if (!had_lock) {
+        (void)log->os->unlink(log->os, path);
+    }
+    return no_journal(log, err);
+}
+
 static enum daybook_code lock_directory(struct dbk_log *log, struct daybook_error *err)
 {
     char path[DBK_LOG_PATH_MAX];
@@ -553,8 +581,17 @@ static enum daybook_code open_log(const struct daybook_log_options *options,
             code = dbk_fail(err, DAYBOOK_NO_MEMORY, "no memory for a journal");
         }
     }
+    bool had_lock = options->existing_only && has_file(log, "LOCK");
+    if (code == DAYBOOK_OK && options->existing_only && !has_file(log, "FORMAT")) {
+        code = no_journal(log, err);
+    }
     if (code == DAYBOOK_OK && !read_only) {
         code = lock_directory(log, err);
+    }
+    if (code == DAYBOOK_OK && options->existing_only) {
+        /* Once more: what was seen without the lock may have been on a file system that is gone. What is held
+         * open from here on keeps it. */
+        code = check_existing(log, had_lock, err);
     }
     if (code == DAYBOOK_OK) {
         code = dbk_log_recover(log, options, err);

@@ -1407,6 +1407,35 @@ static void test_a_full_tail_is_closed_in_the_prepared_segment(void **state)
     fixture_free(f);
 }
 
+/* The file system goes between two looks at it: what is under it is an empty directory. */
+static int lock_of_what_is_gone(const struct dbk_os *os, const char *path)
+{
+    char format[192];
+    snprintf(format, sizeof(format), "%.*sFORMAT", (int)(strlen(path) - strlen("LOCK")), path);
+    assert_int_equal(unlink(format), 0);
+    return dbk_os_posix()->lock(os, path);
+}
+
+static void test_A7_a_journal_that_is_gone_is_not_made_anew(void **state)
+{
+    struct fixture *f = fixture_new();
+    (void)state;
+    f->options.threads = DAYBOOK_LOG_INLINE;
+    f->options.existing_only = true;
+    assert_int_equal(dbk_log_open(&f->options, &f->os, &f->journal, &f->err), DAYBOOK_NOT_FOUND);
+    assert_int_equal(rmdir(f->path), 0); /* nothing was made in it */
+    f->options.existing_only = false;
+    fixture_open(f);
+    assert_int_equal(daybook_journal_close(f->journal, &f->err), DAYBOOK_OK);
+    f->options.existing_only = true;
+    fixture_open(f);
+    assert_int_equal(daybook_journal_close(f->journal, &f->err), DAYBOOK_OK);
+    f->os.lock = lock_of_what_is_gone;
+    assert_int_equal(dbk_log_open(&f->options, &f->os, &f->journal, &f->err), DAYBOOK_NOT_FOUND);
+    f->journal = NULL;
+    fixture_free(f);
+}
+
 /* An idle journal, full to its last block: what rots in its last group is told from a torn write. */
 static void test_D7_a_full_tail_is_noted_in_the_prepared_segment(void **state)
 {
@@ -2005,6 +2034,7 @@ int main(void)
         cmocka_unit_test(test_A3_a_stored_event_larger_than_the_limits_now_in_force),
         cmocka_unit_test(test_a_full_tail_is_closed_in_the_prepared_segment),
         cmocka_unit_test(test_D7_a_full_tail_is_noted_in_the_prepared_segment),
+        cmocka_unit_test(test_A7_a_journal_that_is_gone_is_not_made_anew),
         cmocka_unit_test(test_a_segment_is_prepared_in_the_midst_of_other_work),
         cmocka_unit_test(test_a_segment_is_zeros_however_it_is_filled),
         cmocka_unit_test(test_what_nobody_reads_leaves_the_page_cache),
