@@ -389,7 +389,7 @@ static const char *parent_of(char *part)
 /* Makes the directory and its parents, each durable in its own parent, and what is in the directory
  * durable too. All of it each time: a process that was killed may have made names that only the cache
  * knows, and what rests on them would go with the power. */
-static int make_directories(const struct dbk_os *os, const char *path)
+static int make_directories(const struct dbk_os *os, const char *path, bool existing_only)
 {
     char part[DBK_LOG_PATH_MAX];
     struct dbk_stat st;
@@ -401,6 +401,9 @@ static int make_directories(const struct dbk_os *os, const char *path)
         memcpy(part, path, i);
         part[i] = '\0';
         bool was_there = os->stat(os, part, &st) == 0;
+        if (!was_there && existing_only) {
+            return -ENOENT;
+        }
         int rc = was_there ? 0 : os->mkdir(os, part);
         if (rc < 0 && rc != -EEXIST) {
             return rc;
@@ -441,10 +444,14 @@ static enum daybook_code check_existing(struct dbk_log *log, bool had_lock,
     return no_journal(log, err);
 }
 
-static enum daybook_code lock_directory(struct dbk_log *log, struct daybook_error *err)
+static enum daybook_code lock_directory(struct dbk_log *log, bool existing_only,
+                                        struct daybook_error *err)
 {
     char path[DBK_LOG_PATH_MAX];
-    int rc = make_directories(log->os, log->path);
+    int rc = make_directories(log->os, log->path, existing_only);
+    if (rc == -ENOENT && existing_only) {
+        return no_journal(log, err);
+    }
     if (rc < 0) {
         return dbk_fail_os(err, DAYBOOK_BACKEND, -rc, "%s: cannot make the directory", log->path);
     }
@@ -586,7 +593,7 @@ static enum daybook_code open_log(const struct daybook_log_options *options,
         code = no_journal(log, err);
     }
     if (code == DAYBOOK_OK && !read_only) {
-        code = lock_directory(log, err);
+        code = lock_directory(log, options->existing_only, err);
     }
     if (code == DAYBOOK_OK && options->existing_only) {
         /* Once more: what was seen without the lock may have been on a file system that is gone. What is held
